@@ -1,0 +1,46 @@
+/**
+ * The doorbell: 16 bytes in shared memory on which waiters sleep, whoever they are.
+ *
+ * A waiter counts itself in `sleepers`, looks once more at what it waits for, and sleeps on the value of
+ * `rings`. Whoever publishes something looks at `sleepers` afterwards and rings if it is not zero. Because both
+ * sides write before they look (Wasm and JavaScript atomics are sequentially consistent), at least one of them
+ * sees the other, and no wake-up is lost. Sleepers may be threads of this process or of others: ringing wakes
+ * both the futex of the kernel and the waiters of `Atomics.wait`.
+ */
+import { libc } from '../../system/libc.js';
+
+/** Bytes of a doorbell, which must be aligned to 4. */
+export const DOORBELL_BYTES = 16;
+
+/** Byte offsets of the words. The last word is reserved. */
+export const DOORBELL = { sleepers: 0, rings: 4, abort: 8 } as const;
+
+/** The memory that doorbells lie in. */
+export interface DoorbellMemory {
+  readonly i32: Int32Array;
+  /** Address of the memory in the process, 0 where it is not known (no calls into the C library then). */
+  readonly baseAddress: number;
+}
+
+/** Rings if somebody sleeps on the doorbell at the address. */
+export function wakeDoorbell(memory: DoorbellMemory, doorbell: number): void {
+  const { i32 } = memory;
+  const word = doorbell >>> 2;
+  if (Atomics.load(i32, word) === 0) return;
+  const rings = word + 1;
+  Atomics.add(i32, rings, 1);
+  Atomics.notify(i32, rings);
+  if (memory.baseAddress !== 0) libc()?.futexWake(memory.baseAddress + rings * 4);
+}
+
+/** Makes every wait on the doorbell give up, now and later. */
+export function abortDoorbell(memory: DoorbellMemory, doorbell: number): void {
+  Atomics.store(memory.i32, (doorbell >>> 2) + 2, 1);
+  wakeDoorbell(memory, doorbell);
+}
+
+/** Forgets an abort: only for a doorbell that nobody uses at the moment. */
+export function resetDoorbell(memory: DoorbellMemory, doorbell: number): void {
+  const word = doorbell >>> 2;
+  for (let i = 0; i < DOORBELL_BYTES / 4; i++) Atomics.store(memory.i32, word + i, 0);
+}
