@@ -22,8 +22,10 @@ import {
   type SegmentMethod,
   SharedSegment,
 } from '../../system/shared-memory.js';
+import { instantiate, loadModule } from './kernels.js';
 import { RangeAllocator } from './range-allocator.js';
-import { type WasmMemory, wasm } from './webassembly.js';
+import type { Waiter } from './waiting.js';
+import { type WasmInstance, type WasmMemory, type WasmModule, wasm } from './webassembly.js';
 import { checkWindows } from './window-check.js';
 
 /** Size of a Wasm page; also a multiple of the page size of every system (64 KiB on some Arm kernels). */
@@ -344,6 +346,16 @@ export class HostDevice {
     // Zeros instead of a hole: a program that still holds an address must not fault.
     mapAnonymous(this.baseAddress + mapping.base, mapping.size);
     this.#own?.windowSpace.free(mapping.base);
+  }
+
+  /** Compiles a device program; the same bytes are compiled once. */
+  loadModule(bytes: Uint8Array): WasmModule {
+    return loadModule(bytes);
+  }
+
+  /** An instance of a device program over this heap, for the calling thread. */
+  instantiate(module: WasmModule, waiter: Waiter): WasmInstance {
+    return instantiate(module, this.memory, waiter);
   }
 
   /** Takes the segment's name out of /dev/shm (method posix), once all peers have opened it. */

@@ -1,0 +1,63 @@
+/**
+ * Compiled programs on the host: bytes to module, and module to instance in one heap with one way to wait.
+ *
+ * Compiling is the costly part, so modules are kept by the bytes' identity and, for bytes made anew, by their
+ * content. Modules can be posted to worker threads, which share the machine code; every thread has its own
+ * instances, because each waits by itself.
+ */
+import { createHash } from 'node:crypto';
+import { TuttiError } from '../../errors/tutti-error.js';
+import type { Waiter } from './waiting.js';
+import {
+  type WasmFunction,
+  type WasmInstance,
+  type WasmMemory,
+  type WasmModule,
+  wasm,
+} from './webassembly.js';
+
+const byIdentity = new WeakMap<Uint8Array, WasmModule>();
+const byContent = new Map<string, WasmModule>();
+
+/** Compiles a module, or returns the one made of the same bytes before. The bytes must not be changed. */
+export function loadModule(bytes: Uint8Array): WasmModule {
+  let module = byIdentity.get(bytes);
+  if (module !== undefined) return module;
+  const key = createHash('sha256').update(bytes).digest('base64');
+  module = byContent.get(key);
+  if (module === undefined) {
+    try {
+      module = new wasm.Module(bytes);
+    } catch (cause) {
+      const text = cause instanceof Error ? cause.message : String(cause);
+      throw new TuttiError('invalidArgument', `a device program is not valid Wasm: ${text}`, { cause });
+    }
+    byContent.set(key, module);
+  }
+  byIdentity.set(bytes, module);
+  return module;
+}
+
+/** An instance over the heap that waits the waiter's way. */
+export function instantiate(module: WasmModule, memory: WasmMemory, waiter: Waiter): WasmInstance {
+  try {
+    return new wasm.Instance(module, { env: { memory, ...waiter.imports } });
+  } catch (cause) {
+    const text = cause instanceof Error ? cause.message : String(cause);
+    throw new TuttiError('invalidArgument', `a device program does not fit the host device: ${text}`, {
+      cause,
+    });
+  }
+}
+
+/** Names of the functions that a module exports, in its own order: index i is program i of the module. */
+export function programNames(module: WasmModule): string[] {
+  return wasm.Module.exports(module)
+    .filter(({ kind }) => kind === 'function')
+    .map(({ name }) => name);
+}
+
+/** The functions of an instance in the order of `programNames`. */
+export function programsOf(module: WasmModule, instance: WasmInstance): WasmFunction[] {
+  return programNames(module).map((name) => instance.exports[name] as WasmFunction);
+}

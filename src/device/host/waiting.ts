@@ -1,0 +1,295 @@
+/**
+ * How a device program waits on the host: spin, then yield, then sleep; and when it gives up.
+ *
+ * A compiled program polls `env.spins` times in Wasm and then calls `env.relax(round, doorbell)`, again and
+ * again until what it waits for is there. `round` counts the calls of one wait from 0. The first rounds give
+ * the processor to whoever else can run; after that the waiter registers on the doorbell and sleeps in the
+ * kernel until it is rung, in slices that grow, so that an idle wait costs almost nothing. Between slices it
+ * looks at what may end the wait for good: the abort word of the doorbell, its own stop word, the time limit,
+ * and whether the peers it depends on still live. `relax` then returns 1, the program ends with the status
+ * "aborted", and `reason` says why.
+ *
+ * Nothing is allocated on the way of a wait that succeeds soon.
+ */
+import { type Libc, libc } from '../../system/libc.js';
+import { isAlive, type ProcessIdentity } from '../../system/process-liveness.js';
+import { DOORBELL, wakeDoorbell } from './doorbell.js';
+import type { WasmMemory } from './webassembly.js';
+
+/** Private bytes that a waiter works with (address aligned to 8); zero at first. */
+export const WAITER_BYTES = 64;
+
+/** Words of them: set to stop the waiter; a word that nobody wakes; struct timespec of futex(2). */
+const STOP_WORD = 0;
+const NAP_WORD = 1;
+const TIMESPEC_WORD = 4;
+
+/** Polls between two calls of relax: about 2 us of reads that hit the cache, a few round trips between cores. */
+const SPINS = 1000;
+
+/** The same where ranks outnumber cores: whoever is waited for probably needs this very core. */
+const SPINS_OVERSUBSCRIBED = 8;
+
+/** Rounds that yield before the waiter sleeps: with the spins about 0.5 ms when nobody else wants the core. */
+const YIELDS = 200;
+const YIELDS_OVERSUBSCRIBED = 50;
+
+/** Milliseconds of the first and of the longest sleep: the longest bounds how late an abort is seen. */
+const SLEEP_MS = { first: 2, longest: 10 } as const;
+
+/** The same where there is no doorbell to be woken by. */
+const NAP_MS = { first: 0.05, longest: 1 } as const;
+
+/** Each sleep is longer than the one before by this factor. */
+const SLEEP_GROWTH = 1.5;
+
+/** Yielding rounds between two looks at the clock, which costs a fifth of a yield. */
+const ROUNDS_PER_CLOCK = 16;
+
+/** Milliseconds of waiting between two looks at whether peers live (about 15 us for each peer). */
+const LIVENESS_MS = 50;
+
+/** Why a wait was given up. */
+export interface WaitReason {
+  readonly kind: 'aborted' | 'timeout' | 'peerDied';
+  /** Rank of the peer that died. */
+  readonly peer?: number;
+}
+
+/** A process that a program depends on. */
+export interface WaitPeer {
+  readonly rank: number;
+  readonly process: ProcessIdentity;
+}
+
+/** The memory that programs run in: a HostDevice, or what a worker was told of one. */
+export interface WaitMemory {
+  readonly memory: WasmMemory;
+  readonly i32: Int32Array;
+  /** Address of the memory in the process, 0 where it is not known (waits are then of JavaScript's own kind). */
+  readonly baseAddress: number;
+}
+
+export interface WaiterSettings {
+  /** Ranks on this host outnumber its cores: yield at once. */
+  oversubscribed?: boolean;
+  /** Polls in Wasm between two calls of relax. */
+  spins?: number;
+  /** Rounds that yield before the waiter sleeps. */
+  yields?: number;
+  /** Shortest and longest sleep in milliseconds. */
+  sleepMs?: { readonly first: number; readonly longest: number };
+  peers?: readonly WaitPeer[];
+}
+
+export interface WaiterOptions extends WaiterSettings {
+  device: WaitMemory & {
+    allocatePrivate(bytes: number): number;
+    freePrivate(address: number): void;
+  };
+}
+
+/** What compiled programs import as `env`, besides the memory. */
+export interface WaitImports {
+  readonly spins: number;
+  readonly relax: (round: number, doorbell: number) => number;
+  readonly wake: (doorbell: number) => void;
+}
+
+/** A waiter with private memory of its own. Call `close` when no program uses it any more. */
+export function createWaiter(options: WaiterOptions): Waiter {
+  const { device } = options;
+  const scratch = device.allocatePrivate(WAITER_BYTES);
+  return new Waiter(device, scratch, options, () => device.freePrivate(scratch));
+}
+
+/** The waiting of one thread. Not to be used by two threads, but `stop` may come from anywhere. */
+export class Waiter {
+  readonly imports: WaitImports;
+  readonly #memory: WaitMemory;
+  readonly #i32: Int32Array;
+  readonly #scratch: number;
+  readonly #word: number;
+  readonly #c: Libc | null;
+  readonly #yields: number;
+  readonly #sleepMs: { readonly first: number; readonly longest: number };
+  readonly #release: () => void;
+  #peers: readonly WaitPeer[];
+  #reason: WaitReason | undefined;
+  /** Milliseconds of the performance clock; Infinity without a time limit. */
+  #deadline = Number.POSITIVE_INFINITY;
+  /** When to look at the peers again; negative until the wait has looked at the clock once. */
+  #nextLiveness = -1;
+  #lastRound = -1;
+  /** Round in which the present run of yields began. */
+  #yieldsFrom = 0;
+  /** Doorbell in whose `sleepers` this waiter is counted, 0 for none. */
+  #registered = 0;
+  /** Value of its `rings` before the last poll. */
+  #seenRings = 0;
+  #nextSleepMs = 0;
+  #closed = false;
+
+  /** `scratch` is the address of WAITER_BYTES private bytes; `release` is called by `close`. */
+  constructor(
+    memory: WaitMemory,
+    scratch: number,
+    settings: WaiterSettings = {},
+    release: () => void = () => {},
+  ) {
+    const crowded = settings.oversubscribed ?? false;
+    this.#memory = memory;
+    this.#i32 = memory.i32;
+    this.#scratch = scratch;
+    this.#word = scratch >>> 2;
+    this.#c = memory.baseAddress === 0 ? null : libc();
+    this.#yields = settings.yields ?? (crowded ? YIELDS_OVERSUBSCRIBED : YIELDS);
+    this.#sleepMs = settings.sleepMs ?? SLEEP_MS;
+    this.#peers = settings.peers ?? [];
+    this.#release = release;
+    this.imports = {
+      spins: settings.spins ?? (crowded ? SPINS_OVERSUBSCRIBED : SPINS),
+      relax: (round, doorbell) => this.#relax(round, doorbell >>> 0),
+      wake: (doorbell) => wakeDoorbell(this.#memory, doorbell >>> 0),
+    };
+  }
+
+  /** Why the last wait was given up; undefined when none was since `begin`. */
+  get reason(): WaitReason | undefined {
+    return this.#reason;
+  }
+
+  /** The processes whose end ends every wait. */
+  setPeers(peers: readonly WaitPeer[]): void {
+    this.#peers = peers;
+  }
+
+  /** Before a program runs: from now on it may take so many milliseconds (0: as long as it likes). */
+  begin(timeoutMs = 0): void {
+    this.#reason = undefined;
+    this.#deadline = timeoutMs > 0 ? performance.now() + timeoutMs : Number.POSITIVE_INFINITY;
+    this.#lastRound = -1;
+  }
+
+  /** After a program has run. */
+  end(): void {
+    if (this.#registered !== 0) this.#unregister();
+  }
+
+  /** Makes the present wait and all later ones give up with reason `aborted`. From any thread. */
+  stop(): void {
+    stopWaiter(this.#memory, this.#scratch);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.end();
+    this.#release();
+  }
+
+  #relax(round: number, doorbell: number): number {
+    const i32 = this.#i32;
+    if (round <= this.#lastRound || round === 0) this.#startWait(round);
+    this.#lastRound = round;
+    if (Atomics.load(i32, this.#word + STOP_WORD) !== 0) return this.#giveUp({ kind: 'aborted' });
+    if (doorbell !== 0 && Atomics.load(i32, (doorbell + DOORBELL.abort) >>> 2) !== 0) {
+      return this.#giveUp({ kind: 'aborted' });
+    }
+    const yielded = round - this.#yieldsFrom;
+    if (yielded < this.#yields) {
+      if (this.#c !== null) this.#c.schedYield();
+      else this.#nap(0.001);
+      return yielded % ROUNDS_PER_CLOCK === ROUNDS_PER_CLOCK - 1 ? this.#checkTime() : 0;
+    }
+    return doorbell === 0 ? this.#napLonger() : this.#sleep(round, doorbell);
+  }
+
+  #startWait(round: number): void {
+    if (this.#registered !== 0) this.#unregister();
+    this.#yieldsFrom = round;
+    this.#nextLiveness = -1;
+    this.#nextSleepMs = 0;
+  }
+
+  /** No doorbell: sleeps that nobody can end early, so they are short. */
+  #napLonger(): number {
+    this.#nextSleepMs =
+      this.#nextSleepMs === 0 ? NAP_MS.first : Math.min(this.#nextSleepMs * SLEEP_GROWTH, NAP_MS.longest);
+    this.#nap(this.#nextSleepMs);
+    return this.#checkTime();
+  }
+
+  #nap(milliseconds: number): void {
+    this.#waitOn(this.#scratch + NAP_WORD * 4, 0, milliseconds);
+  }
+
+  #sleep(round: number, doorbell: number): number {
+    const i32 = this.#i32;
+    const rings = (doorbell + DOORBELL.rings) >>> 2;
+    if (this.#registered !== doorbell) {
+      if (this.#registered !== 0) this.#unregister();
+      Atomics.add(i32, (doorbell + DOORBELL.sleepers) >>> 2, 1);
+      this.#registered = doorbell;
+      this.#seenRings = Atomics.load(i32, rings);
+      this.#nextSleepMs = this.#sleepMs.first;
+      // One more poll: what was published before the registration did not ring.
+      return 0;
+    }
+    // The abort word was read before the wait: an abort rings, so it is not slept through.
+    this.#waitOn(doorbell + DOORBELL.rings, this.#seenRings, this.#nextSleepMs);
+    const now = Atomics.load(i32, rings);
+    if (now !== this.#seenRings) {
+      // Something happened: what this wait is about may follow at once, so begin with yields again.
+      this.#unregister();
+      this.#yieldsFrom = round + 1;
+    } else {
+      this.#nextSleepMs = Math.min(this.#nextSleepMs * SLEEP_GROWTH, this.#sleepMs.longest);
+    }
+    return this.#checkTime();
+  }
+
+  /** Sleeps while the word at a heap address holds the value, at most so long. */
+  #waitOn(address: number, value: number, milliseconds: number): void {
+    if (this.#c === null) {
+      Atomics.wait(this.#i32, address >>> 2, value, milliseconds);
+      return;
+    }
+    const timespec = this.#word + TIMESPEC_WORD;
+    const seconds = Math.floor(milliseconds / 1000);
+    // 64-bit seconds and nanoseconds, little-endian; both stay below 2^31.
+    this.#i32[timespec] = seconds;
+    this.#i32[timespec + 2] = Math.round((milliseconds - seconds * 1000) * 1e6);
+    const base = this.#memory.baseAddress;
+    this.#c.futexWait(base + address, value, base + timespec * 4);
+  }
+
+  #unregister(): void {
+    Atomics.sub(this.#i32, (this.#registered + DOORBELL.sleepers) >>> 2, 1);
+    this.#registered = 0;
+  }
+
+  #checkTime(): number {
+    const now = performance.now();
+    if (now >= this.#deadline) return this.#giveUp({ kind: 'timeout' });
+    if (this.#nextLiveness < 0) this.#nextLiveness = now + LIVENESS_MS;
+    else if (now >= this.#nextLiveness) {
+      this.#nextLiveness = now + LIVENESS_MS;
+      for (const { rank, process } of this.#peers) {
+        if (!isAlive(process)) return this.#giveUp({ kind: 'peerDied', peer: rank });
+      }
+    }
+    return 0;
+  }
+
+  #giveUp(reason: WaitReason): number {
+    this.end();
+    this.#reason = reason;
+    return 1;
+  }
+}
+
+/** Stops the waiter with this scratch memory, see `Waiter.stop`. */
+export function stopWaiter(memory: { readonly i32: Int32Array }, scratch: number): void {
+  Atomics.store(memory.i32, (scratch >>> 2) + STOP_WORD, 1);
+}
