@@ -6,16 +6,20 @@
  * the receive buffer (in place), the operation runs, and the output is compared with the segments of
  * `expected`. Source: nccl-tests 2.19.6, data per collective.
  */
+import type { TestDataKind, TestDataView } from '../../collectives/test-data.js';
+import type { ElementType, ReduceOp } from '../../kernel/element-types.js';
+import { toleranceBits } from './data-reference.js';
 import type { CollectiveName, Counts } from './sizes.js';
+import { elementBytes } from './type-names.js';
 
 /**
  * A run of generated elements.
  *
  * `input`: what rank `rank` of `ranks` contributes to a reduction. `result`: what the reduction over `ranks`
- * gives. With `ranks` 1 both are plain copy data, for collectives that only move data.
+ * gives. With `ranks` 1 both are plain copy data, for collectives that only move data. `zero`: zeros.
  */
 export interface DataSegment {
-  readonly kind: 'input' | 'result';
+  readonly kind: 'input' | 'result' | 'zero';
   readonly ranks: number;
   readonly rank: number;
   /** Seed of the generator, an unsigned 64-bit number. */
@@ -31,8 +35,11 @@ export interface DataSegment {
 export interface DataPlan {
   /** Nothing for a rank that sends nothing. */
   readonly send: readonly DataSegment[];
-  /** 'unchanged': the output must still be what it was; 'unchecked': not compared. */
-  readonly expected: readonly DataSegment[] | 'unchanged' | 'unchecked';
+  /**
+   * The output, which is zeroed before the input is written; a rank that receives nothing must find it
+   * unchanged. 'unchecked': nothing is known to compare with.
+   */
+  readonly expected: readonly DataSegment[] | 'unchecked';
 }
 
 /** Factor that separates the streams of the ranks in collectives where everybody sends something else. */
@@ -76,6 +83,15 @@ export function dataPlan(
     count: length,
     start,
   });
+  const zero = (start: number, length: number): DataSegment => ({
+    kind: 'zero',
+    ranks: 1,
+    rank: 0,
+    seed: 0n,
+    first: 0,
+    count: length,
+    start,
+  });
   /** One block of the output per source rank. */
   const blocks = (first: number): DataSegment[] =>
     Array.from({ length: ranks }, (_, source) => copy(ofRank(source), first, count, source * count));
@@ -84,7 +100,10 @@ export function dataPlan(
     case 'all_reduce':
       return { send: [input(send)], expected: [result(0, expected)] };
     case 'reduce':
-      return { send: [input(send)], expected: rank === root ? [result(0, expected)] : 'unchanged' };
+      return {
+        send: [input(send)],
+        expected: [rank === root ? result(0, expected) : inPlace ? input(send) : zero(0, expected)],
+      };
     case 'reduce_scatter':
       return { send: [input(send)], expected: [result(rank * count, expected)] };
     case 'all_gather':
@@ -100,7 +119,16 @@ export function dataPlan(
     case 'gather':
       return {
         send: [copy(own, rank * count, send)],
-        expected: rank === root ? [copy(own, 0, expected)] : 'unchanged',
+        expected:
+          rank === root
+            ? [copy(own, 0, expected)]
+            : inPlace
+              ? [
+                  zero(0, rank * count),
+                  copy(own, rank * count, count, rank * count),
+                  zero((rank + 1) * count, expected - (rank + 1) * count),
+                ]
+              : [zero(0, expected)],
       };
     case 'sendrecv': {
       const source = (rank - 1 + ranks) % ranks;
@@ -116,3 +144,34 @@ export function dataPlan(
       };
   }
 }
+
+/** The program that makes or verifies a segment. */
+export function kindOf(segment: DataSegment, type: ElementType, op: ReduceOp | undefined): TestDataKind {
+  return { type, op: op ?? 'sum', ranks: segment.ranks, role: segment.kind };
+}
+
+/**
+ * Fills the descriptor of a fill or verify program for a segment of the buffer at `address` (bytes). After a
+ * verify program ran, `wrong` of the descriptor is the number of wrong elements and `firstWrong` the position
+ * of the first one in the segment.
+ */
+export function describeSegment(
+  work: TestDataView,
+  segment: DataSegment,
+  address: number | bigint,
+  type: ElementType,
+  op: ReduceOp | undefined,
+): void {
+  work
+    .set('data', BigInt(address) + BigInt(segment.start * elementBytes(type)))
+    .set('count', segment.count)
+    .set('first', segment.first)
+    .set('seed', segment.seed)
+    .set('rank', segment.rank)
+    .set('tolerance', op === undefined ? 0 : toleranceBits(type, op))
+    .set('wrong', 0)
+    .set('firstWrong', NOTHING_WRONG);
+}
+
+/** Content of `firstWrong` while no element is wrong. */
+export const NOTHING_WRONG = (1n << 64n) - 1n;

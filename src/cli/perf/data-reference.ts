@@ -9,6 +9,7 @@
  * Source: behaviour of nccl-tests 2.19.6 (verification data), restated from its description.
  */
 import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '../../kernel/element-types.js';
+import { divideBits, encode, reduceBits } from '../../kernel/numeric.js';
 
 const MASK64 = (1n << 64n) - 1n;
 const MASK32 = (1n << 32n) - 1n;
@@ -23,7 +24,6 @@ const SECOND_AVERAGE_FACTOR = 0xbeefn;
 interface IntegerShape {
   readonly kind: 'integer';
   readonly bits: number;
-  readonly signed: boolean;
 }
 
 /** A sign bit, an exponent field and a mantissa field without the hidden bit. */
@@ -162,11 +162,11 @@ export function expectedBits(
 ): bigint {
   const shape = shapeOf(type);
   if (n === 1) return copyBits(type, seed, index);
-  if (shape.kind === 'integer') return foldIntegers(shape.bits, shape.signed, type, op, n, seed, index);
+  if (shape.kind === 'integer') return fold(type, op, n, seed, index);
   switch (op) {
     case 'min':
     case 'max':
-      return foldExtreme(type, op, n, seed, index);
+      return fold(type, op, n, seed, index);
     case 'sum':
       return floatSum(shape, n, 0, seed, index).expected;
     case 'prod':
@@ -254,17 +254,17 @@ function floatAverageInput(
 ): bigint {
   const state = { value: seed };
   const place = shuffle(n, rank, state);
-  return place < 2 ? encodeFloat(type, averageTerm(shape, place, state.value)) : 0n;
+  return place < 2 ? encode(type, averageTerm(shape, place, state.value)) : 0n;
 }
 
 function floatAverageExpected(type: ElementType, shape: FloatShape, n: number, seed: bigint): bigint {
   const state = mix(seed);
   const rounded = type === 'float64' ? 1 / n : Math.fround(1 / n);
-  const scaled = (place: number): number => {
+  const scaled = (place: number): bigint => {
     const product = averageTerm(shape, place, state) * rounded;
-    return decodeFloat(type, encodeFloat(type, type === 'float64' ? product : Math.fround(product)));
+    return encode(type, type === 'float64' ? product : Math.fround(product));
   };
-  return encodeFloat(type, addIn(type, scaled(0), scaled(1)));
+  return reduceBits(type, 'sum', scaled(0), scaled(1));
 }
 
 function averageTerm(shape: FloatShape, place: number, state: bigint): number {
@@ -272,43 +272,14 @@ function averageTerm(shape: FloatShape, place: number, state: bigint): number {
   return 1 + Number(mixed & ones(shape.mantissaBits));
 }
 
-/** Sum of two numbers of a type before the final rounding to it: 8-bit floats add in half precision. */
-function addIn(type: ElementType, a: number, b: number): number {
-  if (type !== 'float8e4m3' && type !== 'float8e5m2') return a + b;
-  return decodeFloat('float16', encodeFloat('float16', a + b));
-}
-
-function foldIntegers(
-  bits: number,
-  signed: boolean,
-  type: ElementType,
-  op: ReduceOp,
-  n: number,
-  seed: bigint,
-  index: bigint,
-): bigint {
-  const wrap = (x: bigint): bigint => (signed ? BigInt.asIntN(bits, x) : BigInt.asUintN(bits, x));
-  let total = wrap(inputBits(type, op, n, 0, seed, index));
+/** Integers wrap around in any order, and the larger of two floats is one of them: a plain fold is exact. */
+function fold(type: ElementType, op: ReduceOp, n: number, seed: bigint, index: bigint): bigint {
+  const step = op === 'avg' ? 'sum' : op;
+  let total = inputBits(type, op, n, 0, seed, index);
   for (let rank = 1; rank < n; rank++) {
-    const next = wrap(inputBits(type, op, n, rank, seed, index));
-    if (op === 'prod') total = wrap(total * next);
-    else if (op === 'min') total = min(total, next);
-    else if (op === 'max') total = max(total, next);
-    else total = wrap(total + next);
+    total = reduceBits(type, step, total, inputBits(type, op, n, rank, seed, index));
   }
-  if (op === 'avg') total /= BigInt(n);
-  return BigInt.asUintN(bits, total);
-}
-
-function foldExtreme(type: ElementType, op: 'min' | 'max', n: number, seed: bigint, index: bigint): bigint {
-  let best = inputBits(type, op, n, 0, seed, index);
-  for (let rank = 1; rank < n; rank++) {
-    const next = inputBits(type, op, n, rank, seed, index);
-    const isSmaller = decodeFloat(type, next) < decodeFloat(type, best);
-    const isLarger = decodeFloat(type, next) > decodeFloat(type, best);
-    if (op === 'min' ? isSmaller : isLarger) best = next;
-  }
-  return best;
+  return op === 'avg' ? divideBits(type, total, n) : total;
 }
 
 /** Bits of a floating type from sign, raw exponent field and mantissa field. */
@@ -328,79 +299,11 @@ function normalise(shape: FloatShape, sign: bigint, exponent: bigint, mantissa: 
   return assemble(shape, sign, exponent, mantissa & (hidden - 1n));
 }
 
-/** The number that the bits of a floating type stand for. */
-export function decodeFloat(type: ElementType, bits: bigint): number {
-  const shape = floatShape(type);
-  const mantissaBits = BigInt(shape.mantissaBits);
-  const sign = bits >> BigInt(shape.bits - 1) === 1n ? -1 : 1;
-  const exponent = Number((bits >> mantissaBits) & ones(shape.exponentBits));
-  const mantissa = Number(bits & ones(shape.mantissaBits));
-  const bias = 2 ** (shape.exponentBits - 1) - 1;
-  const isTop = exponent === 2 ** shape.exponentBits - 1;
-  if (type === 'float8e4m3') {
-    // No infinities: only the last code of the top exponent is not a number.
-    if (isTop && mantissa === 7) return Number.NaN;
-  } else if (isTop) return mantissa === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  const scale = 2 ** (Math.max(exponent, 1) - bias);
-  return sign * (mantissa / 2 ** shape.mantissaBits + (exponent > 0 ? 1 : 0)) * scale;
-}
-
-/** Nearest value of a floating type (ties to even; 8-bit types saturate to their largest finite value). */
-export function encodeFloat(type: ElementType, x: number): bigint {
-  const shape = floatShape(type);
-  const sign = x < 0 || Object.is(x, -0) ? 1n : 0n;
-  if (Number.isNaN(x)) return ones(shape.bits - 1);
-  const bias = 2 ** (shape.exponentBits - 1) - 1;
-  const magnitude = Math.abs(x);
-  const largest = largestFinite(type, shape);
-  const saturates = type === 'float8e4m3' || type === 'float8e5m2';
-  if (magnitude === 0) return assemble(shape, sign, 0n, 0n);
-  if (magnitude === Number.POSITIVE_INFINITY) {
-    return saturates
-      ? (sign << BigInt(shape.bits - 1)) | largest
-      : assemble(shape, sign, ones(shape.exponentBits), 0n);
-  }
-  const exponent = Math.max(floorLog2(magnitude), 1 - bias);
-  const unit = 2 ** (exponent - shape.mantissaBits);
-  // The quotient by a power of two is exact unless the unit is the smallest subnormal of double itself.
-  const units = BigInt(roundHalfEven(magnitude / unit));
-  // The hidden bit of `units` carries into the exponent field, which is what rounding up needs.
-  const field = (BigInt(exponent + bias - 1) << BigInt(shape.mantissaBits)) + units;
-  const infinity = ones(shape.exponentBits) << BigInt(shape.mantissaBits);
-  const bounded = field <= largest ? field : saturates ? largest : infinity;
-  return (sign << BigInt(shape.bits - 1)) | bounded;
-}
-
-function largestFinite(type: ElementType, shape: FloatShape): bigint {
-  if (type === 'float8e4m3') return 0x7en;
-  return (ones(shape.exponentBits) << BigInt(shape.mantissaBits)) - 1n;
-}
-
-function floorLog2(x: number): number {
-  let exponent = Math.floor(Math.log2(x));
-  if (2 ** exponent > x) exponent--;
-  else if (2 ** (exponent + 1) <= x) exponent++;
-  return exponent;
-}
-
-function roundHalfEven(x: number): number {
-  const below = Math.floor(x);
-  const rest = x - below;
-  if (rest !== 0.5) return rest < 0.5 ? below : below + 1;
-  return below % 2 === 0 ? below : below + 1;
-}
-
 function shapeOf(type: ElementType): IntegerShape | FloatShape {
   const info = ELEMENT_TYPES[type];
   const bits = info.size * 8;
-  if (info.kind !== 'float') return { kind: 'integer', bits, signed: info.kind === 'signed' };
+  if (info.kind !== 'float') return { kind: 'integer', bits };
   return { kind: 'float', bits, exponentBits: info.exponentBits, mantissaBits: info.mantissaBits };
-}
-
-function floatShape(type: ElementType): FloatShape {
-  const shape = shapeOf(type);
-  if (shape.kind !== 'float') throw new RangeError(`${type} is not a floating type`);
-  return shape;
 }
 
 function ones(bits: number): bigint {
@@ -409,8 +312,4 @@ function ones(bits: number): bigint {
 
 function min(a: bigint, b: bigint): bigint {
   return a < b ? a : b;
-}
-
-function max(a: bigint, b: bigint): bigint {
-  return a > b ? a : b;
 }

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type DataSegment, dataPlan } from '#src/cli/perf/data-plan.js';
 import {
   bandwidthFor,
   COLLECTIVE_NAMES,
@@ -111,67 +110,5 @@ describe('sweeps', () => {
     expect(() => checkRankCount('hypercube', 6)).toThrow('not 6');
     expect(() => checkRankCount('hypercube', 8)).not.toThrow();
     expect(() => checkRankCount('all_reduce', 6)).not.toThrow();
-  });
-});
-
-describe('data plan', () => {
-  const plan = (collective: (typeof COLLECTIVE_NAMES)[number], rank: number, inPlace = false) =>
-    dataPlan(collective, countsFor(collective, 192, 4, 3), { ranks: 3, rank, root: 1, inPlace }, 7);
-
-  it('covers the whole input and output of every rank exactly once', () => {
-    for (const collective of COLLECTIVE_NAMES) {
-      const counts = countsFor(collective, 192, 4, 3);
-      for (let rank = 0; rank < 3; rank++) {
-        const { send, expected } = plan(collective, rank);
-        const covered = (segments: typeof send): number[] =>
-          segments.flatMap((s) => Array.from({ length: s.count }, (_, i) => s.start + i));
-        const upTo = (n: number): number[] => Array.from({ length: n }, (_, i) => i);
-        if (send.length > 0) expect(covered(send)).toEqual(upTo(counts.send));
-        else expect(rank).not.toBe(1);
-        if (typeof expected !== 'string') expect(covered(expected)).toEqual(upTo(counts.expected));
-        else expect(rank).not.toBe(1);
-      }
-    }
-  });
-
-  it('expects from a mover what the source wrote', () => {
-    // What a rank finds at a place of its output must be what some rank's input holds at some place.
-    const sentBy = (collective: (typeof COLLECTIVE_NAMES)[number], rank: number): string[] =>
-      plan(collective, rank).send.flatMap((s) =>
-        Array.from({ length: s.count }, (_, i) => `${s.seed}:${s.first + i}`),
-      );
-    for (const collective of [
-      'all_gather',
-      'broadcast',
-      'scatter',
-      'gather',
-      'sendrecv',
-      'alltoall',
-    ] as const) {
-      const sent = new Set([0, 1, 2].flatMap((rank) => sentBy(collective, rank)));
-      for (let rank = 0; rank < 3; rank++) {
-        const { expected } = plan(collective, rank);
-        if (typeof expected === 'string') continue;
-        for (const s of expected) {
-          for (let i = 0; i < s.count; i++) expect(sent.has(`${s.seed}:${s.first + i}`)).toBe(true);
-        }
-      }
-    }
-    const all = plan('alltoall', 2).expected as readonly DataSegment[];
-    expect(all.map((s) => [s.seed, s.first, s.start])).toEqual([
-      [231n, 32, 0],
-      [232n, 32, 16],
-      [233n, 32, 32],
-    ]);
-  });
-
-  it('does not check in-place rows of send/receive and all-to-all, nor output of ranks that get none', () => {
-    expect(plan('sendrecv', 0, true).expected).toBe('unchecked');
-    expect(plan('alltoall', 0, true).expected).toBe('unchecked');
-    expect(plan('reduce', 0).expected).toBe('unchanged');
-    expect(plan('gather', 2).expected).toBe('unchanged');
-    expect(plan('reduce', 1).expected).toEqual([
-      { kind: 'result', ranks: 3, rank: 0, seed: 7n, first: 0, count: 48, start: 0 },
-    ]);
   });
 });
