@@ -1,0 +1,184 @@
+/**
+ * The worker thread of an executor: runs device programs one after the other, in the order of the ring.
+ *
+ * It sleeps in `Atomics.wait` and not in its event loop, so messages (modules, peers) are read from its port
+ * when the shared counter says that there are some. Between two commands it spins for a moment, because
+ * waking a thread costs far more than a small collective.
+ */
+import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { ownThread } from '../../system/process-liveness.js';
+import { CONTROL, LAUNCH_STATUS, REASONS, SLOT, slotWord, WAITER_OFFSET } from './executor-control.js';
+import { instantiate, programNames } from './kernels.js';
+import { Waiter, type WaiterSettings, type WaitPeer } from './waiting.js';
+import type { WasmFunction, WasmMemory, WasmModule } from './webassembly.js';
+
+/** What a worker is started with. */
+export interface ExecutorStart {
+  readonly memory: WasmMemory;
+  readonly baseAddress: number;
+  /** Address of the control block. */
+  readonly control: number;
+  /** Microseconds of spinning for the next command before the worker sleeps. */
+  readonly idleSpinUs: number;
+  readonly waiting: WaiterSettings;
+  readonly port: MessagePort;
+}
+
+export type ExecutorMessage =
+  | { readonly kind: 'load'; readonly id: number; readonly module: WasmModule }
+  | { readonly kind: 'peers'; readonly peers: readonly WaitPeer[] };
+
+/** A command that could not be carried out. */
+export interface ExecutorFailure {
+  /** Wrapped 32-bit number of the command. */
+  readonly command: number;
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string;
+}
+
+/** Looks at the ring between two looks at the clock. */
+const LOOKS_PER_CLOCK = 64;
+
+class ExecutorWorker {
+  readonly #start: ExecutorStart;
+  readonly #i32: Int32Array;
+  readonly #word: number;
+  readonly #waiter: Waiter;
+  readonly #programs: WasmFunction[][] = [];
+  readonly #modules: WasmModule[] = [];
+  #messages = 0;
+
+  constructor(start: ExecutorStart) {
+    this.#start = start;
+    this.#i32 = new Int32Array(start.memory.buffer);
+    this.#word = start.control / 4;
+    const memory = { memory: start.memory, i32: this.#i32, baseAddress: start.baseAddress };
+    this.#waiter = new Waiter(memory, start.control + WAITER_OFFSET, start.waiting);
+  }
+
+  /** Runs commands until told to leave. */
+  run(): void {
+    const i32 = this.#i32;
+    Atomics.store(i32, this.#word + CONTROL.thread, ownThread());
+    let command = 0;
+    while (this.#awaitCommand(command)) {
+      command = (command + 1) | 0;
+      this.#execute(command);
+      Atomics.store(i32, this.#word + CONTROL.completed, command);
+      if (Atomics.load(i32, this.#word + CONTROL.completionWaiters) !== 0) {
+        Atomics.notify(i32, this.#word + CONTROL.completed);
+      }
+    }
+  }
+
+  /** Returns when there is a command after the last one; false when the worker is to leave. */
+  #awaitCommand(last: number): boolean {
+    const i32 = this.#i32;
+    const submitted = this.#word + CONTROL.submitted;
+    const closing = this.#word + CONTROL.closing;
+    const idleSince = performance.now();
+    for (let looks = 1; ; looks++) {
+      if (Atomics.load(i32, closing) !== 0) return false;
+      if (Atomics.load(i32, submitted) !== last) return true;
+      if (this.#start.idleSpinUs > 0) {
+        if (looks % LOOKS_PER_CLOCK !== 0) continue;
+        if ((performance.now() - idleSince) * 1000 < this.#start.idleSpinUs) continue;
+      }
+      this.#sleep(last);
+    }
+  }
+
+  #sleep(last: number): void {
+    const i32 = this.#i32;
+    const sleeping = this.#word + CONTROL.sleeping;
+    const signal = this.#word + CONTROL.signal;
+    const before = Atomics.load(i32, signal);
+    Atomics.store(i32, sleeping, 1);
+    // Looked at after `sleeping` was set: whoever writes later sees it and signals.
+    const isIdle = Atomics.load(i32, this.#word + CONTROL.submitted) === last;
+    if (isIdle && Atomics.load(i32, this.#word + CONTROL.closing) === 0) Atomics.wait(i32, signal, before);
+    Atomics.store(i32, sleeping, 0);
+  }
+
+  #execute(command: number): void {
+    const i32 = this.#i32;
+    const slot = slotWord(this.#start.control, command);
+    let status: number;
+    try {
+      if (Atomics.load(i32, this.#word + CONTROL.messages) !== this.#messages) this.#readMessages();
+      const program = this.#program(i32[slot + SLOT.module]!, i32[slot + SLOT.program]!);
+      this.#waiter.begin(i32[slot + SLOT.timeoutMs]! >>> 0);
+      const descriptor = i32[slot + SLOT.descriptor]!;
+      status = this.#launch(program, descriptor, i32[slot + SLOT.blocks]!, i32[slot + SLOT.doorbell]!);
+    } catch (error) {
+      status = LAUNCH_STATUS.failed;
+      this.#report(command, error);
+    }
+    this.#waiter.end();
+    const reason = status === LAUNCH_STATUS.aborted ? this.#waiter.reason : undefined;
+    i32[slot + SLOT.status] = status;
+    i32[slot + SLOT.reason] = REASONS.indexOf(reason?.kind ?? 'none');
+    i32[slot + SLOT.peer] = reason?.peer ?? -1;
+  }
+
+  /**
+   * Runs the blocks of a launch in order. A resumable program that is blocked lets the next block go on and is
+   * called again later, so blocks may wait for each other. The first status that is not "done" ends the launch.
+   */
+  #launch(program: WasmFunction, descriptor: number, blocks: number, doorbell: number): number {
+    let blocked: number[] | undefined;
+    for (let block = 0; block < blocks; block++) {
+      const status = program(descriptor, block);
+      if (status === LAUNCH_STATUS.blocked) (blocked ??= []).push(block);
+      else if (status !== LAUNCH_STATUS.done) return status >>> 0;
+    }
+    for (let round = 0; blocked !== undefined && blocked.length > 0; round++) {
+      if (this.#waiter.imports.relax(round, doorbell) !== 0) return LAUNCH_STATUS.aborted;
+      const before = blocked.length;
+      const still: number[] = [];
+      for (const block of blocked) {
+        const status = program(descriptor, block);
+        if (status === LAUNCH_STATUS.blocked) still.push(block);
+        else if (status !== LAUNCH_STATUS.done) return status >>> 0;
+      }
+      blocked = still;
+      // A block has ended: others may be about to, so wait as at the beginning.
+      if (still.length < before) round = -1;
+    }
+    return LAUNCH_STATUS.done;
+  }
+
+  #program(module: number, program: number): WasmFunction {
+    const found = this.#programs[module]?.[program];
+    if (found !== undefined) return found;
+    const loaded = this.#modules[module];
+    if (loaded === undefined) throw new Error(`module ${module} has not been loaded`);
+    const { exports } = instantiate(loaded, this.#start.memory, this.#waiter);
+    const programs = programNames(loaded).map((name) => exports[name] as WasmFunction);
+    this.#programs[module] = programs;
+    return programs[program]!;
+  }
+
+  #readMessages(): void {
+    const until = Atomics.load(this.#i32, this.#word + CONTROL.messages);
+    while (this.#messages !== until) {
+      const received = receiveMessageOnPort(this.#start.port) as { message: ExecutorMessage } | undefined;
+      if (received === undefined) throw new Error('a message to the executor was lost');
+      this.#messages = (this.#messages + 1) | 0;
+      const { message } = received;
+      if (message.kind === 'load') this.#modules[message.id] = message.module;
+      else this.#waiter.setPeers(message.peers);
+    }
+  }
+
+  #report(command: number, error: unknown): void {
+    const known = error instanceof Error ? error : new Error(String(error));
+    const { name, message, stack = '' } = known;
+    this.#start.port.postMessage({ command, name, message, stack } satisfies ExecutorFailure);
+  }
+}
+
+const start = workerData as ExecutorStart;
+new ExecutorWorker(start).run();
+start.port.close();
