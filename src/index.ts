@@ -1,2 +1,19 @@
 /** The public API of tutti and nothing else. */
+export { createUniqueId, formatUniqueId, parseUniqueId, type UniqueIdRoot } from './bootstrap/unique-id.js';
+export type { Algorithm } from './collectives/registry.js';
+export type { RingProtocol } from './collectives/ring.js';
+export type { Buffer } from './communicator/buffers.js';
+export {
+  type Collectives,
+  Communicator,
+  type CopyOptions,
+  createLocalCommunicators,
+  type Place,
+  type PreparedOperation,
+  type ReduceOptions,
+  type RootOptions,
+  type RootReduceOptions,
+} from './communicator/communicator.js';
+export type { CommunicatorOptions } from './communicator/settings.js';
 export { type ErrorCode, TuttiError } from './errors/tutti-error.js';
+export type { ElementType, ReduceOp } from './kernel/element-types.js';

@@ -39,7 +39,10 @@ export const RING_LL_BYTES = 16384;
 export function selectOnHost(input: HostSelectionInput): HostSelection {
   const { collective, bytes, ranks, shared } = input;
   const direct = shared && ranks <= MAX_DIRECT_RANKS;
-  const ringProtocol = input.protocol ?? (shared && bytes / ranks <= RING_LL_BYTES ? 'LL' : 'Simple');
+  // LL flags travel in the data, which only memory can show one by one: sockets take Simple.
+  const ringProtocol = shared
+    ? (input.protocol ?? (bytes / ranks <= RING_LL_BYTES ? 'LL' : 'Simple'))
+    : 'Simple';
   if (input.algorithm === 'Ring' || (input.algorithm === undefined && !direct)) {
     const reason =
       input.algorithm === 'Ring'

@@ -1,0 +1,101 @@
+/**
+ * Runs operations of one rank: inline on the calling thread, or in order on the rank's executor thread.
+ *
+ * Both ways use the same programs and descriptors. An inline run waits for the executor to be idle first, so
+ * the two never overlap. The executor is started when something is queued for the first time.
+ */
+
+import { type ProgramRequest, programKey } from '../collectives/registry.js';
+import { Executor } from '../device/host/executor.js';
+import { instantiate, programsOf } from '../device/host/kernels.js';
+import { createWaiter, type Waiter, type WaiterSettings, type WaitReason } from '../device/host/waiting.js';
+import type { WasmFunction, WasmModule } from '../device/host/webassembly.js';
+import { STATUS } from '../kernel/ir.js';
+import { moduleFor } from './program-cache.js';
+import type { Team } from './team.js';
+
+/** How a run ended that did not end well. */
+export interface RunFailure {
+  readonly status: number;
+  readonly reason: WaitReason | undefined;
+}
+
+export class Engine {
+  readonly #team: Team;
+  readonly #waiterSettings: WaiterSettings;
+  readonly #timeoutMs: number;
+  readonly #inline = new Map<string, WasmFunction>();
+  readonly #loaded = new Map<string, number>();
+  #waiter: Waiter | undefined;
+  #executor: Executor | undefined;
+  #lastCommand = 0;
+
+  constructor(team: Team, waiterSettings: WaiterSettings, timeoutMs: number) {
+    this.#team = team;
+    this.#waiterSettings = waiterSettings;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  get #inlineWaiter(): Waiter {
+    this.#waiter ??= createWaiter({ device: this.#team.device, ...this.#waiterSettings });
+    return this.#waiter;
+  }
+
+  /** The program as a function of this thread. */
+  inline(request: ProgramRequest): WasmFunction {
+    const key = programKey(request);
+    let program = this.#inline.get(key);
+    if (program === undefined) {
+      const module: WasmModule = moduleFor(request);
+      const instance = instantiate(module, this.#team.device.memory, this.#inlineWaiter);
+      program = programsOf(module, instance)[0]!;
+      this.#inline.set(key, program);
+    }
+    return program;
+  }
+
+  /** Runs a program now, block after block. Returns undefined, or why it failed. */
+  run(program: WasmFunction, descriptor: number, blocks: number): RunFailure | undefined {
+    if (this.#executor !== undefined && !this.#executor.idle) this.#executor.waitSync(this.#lastCommand);
+    const waiter = this.#inlineWaiter;
+    waiter.begin(this.#timeoutMs);
+    let status = STATUS.done as number;
+    for (let block = 0; block < blocks && status === STATUS.done; block++) {
+      status = program(descriptor, block, blocks) as number;
+    }
+    waiter.end();
+    return status === STATUS.done ? undefined : { status, reason: waiter.reason };
+  }
+
+  /** Queues a program; the promise tells undefined, or why it failed. */
+  async queue(request: ProgramRequest, descriptor: number, blocks: number): Promise<RunFailure | undefined> {
+    const executor = this.#start();
+    const key = programKey(request);
+    let module = this.#loaded.get(key);
+    if (module === undefined) {
+      module = executor.load(moduleFor(request));
+      this.#loaded.set(key, module);
+    }
+    const command = executor.submit(module, 0, descriptor, blocks, this.#timeoutMs, this.#team.area);
+    this.#lastCommand = command;
+    const status = await executor.done(command);
+    return status === STATUS.done ? undefined : { status, reason: executor.reason(command) };
+  }
+
+  #start(): Executor {
+    this.#executor ??= new Executor(this.#team.device, {
+      ...this.#waiterSettings,
+      name: `tutti rank ${this.#team.rank}`,
+    });
+    return this.#executor;
+  }
+
+  async close(): Promise<void> {
+    await this.#executor?.close();
+    this.#executor = undefined;
+    this.#waiter?.close();
+    this.#waiter = undefined;
+    this.#inline.clear();
+    this.#loaded.clear();
+  }
+}

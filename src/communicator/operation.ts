@@ -1,0 +1,365 @@
+/**
+ * One operation, ready to run as often as wanted: program, descriptor, and the copies around it for arrays
+ * outside of the heap.
+ *
+ * Everything that can be decided once is decided here (algorithm, chunks, addresses, scalars); running it only
+ * calls the program. Arrays in the heap are used where they are. Other arrays move through staging memory in
+ * the heap: an operation then has several pieces, each with a copy in before and a copy out after.
+ */
+
+import { argumentRule } from '../collectives/arithmetic.js';
+import { signatureOf } from '../collectives/control-block.js';
+import { DirectWork } from '../collectives/direct.js';
+import { type ProgramRequest, reducesElements } from '../collectives/registry.js';
+import type { RingCollective } from '../collectives/ring.js';
+import { RingChannel, RingWork, STEPS } from '../collectives/ring-connection.js';
+import type { HostDevice } from '../device/host/host-device.js';
+import { ELEMENT_TYPES } from '../kernel/element-types.js';
+import { averageArgument } from '../kernel/numeric.js';
+import { channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
+import { type HostSelection, oneShotPiece, selectOnHost } from '../tuning/host-selection.js';
+import type { Buffer, CheckedCall } from './buffers.js';
+import { bufferOffsets, receiverOffset, senderOffset } from './rank-area.js';
+import type { Settings } from './settings.js';
+import type { Team } from './team.js';
+
+/**
+ * Bytes that ordinary arrays move through staging at a time: two staging buffers of this size stay in a
+ * second-level cache of 1 MiB or more together with a peer's share.
+ */
+export const STAGE_BYTES = 262144;
+
+/** What operations of one communicator share. */
+export interface OperationContext {
+  readonly team: Team;
+  readonly settings: Settings;
+  /** Address of the PeerTable. */
+  readonly peerTable: number;
+  /** Addresses of each channel's table of ranks by ring distance. */
+  readonly orders: readonly number[];
+  /** Shared staging memory of at least so many bytes; contents are lost at the next call. */
+  stage(which: 'send' | 'recv', bytes: number): number;
+}
+
+/** Bits of 1/n in float32, as the low half of a 64-bit cell. */
+function float32Bits(value: number): bigint {
+  const view = new DataView(new ArrayBuffer(4));
+  view.setFloat32(0, value);
+  return BigInt(view.getUint32(0));
+}
+
+function averageScalar(call: CheckedCall, ranks: number, arithmetic: 'step' | 'direct'): bigint {
+  switch (argumentRule(call, arithmetic)) {
+    case 'none':
+      return 0n;
+    case 'divisor':
+      return BigInt(ranks);
+    case 'scaleFloat32':
+      return float32Bits(Math.fround(1 / ranks));
+    case 'scaleElement':
+    case 'scaleFloat64':
+      return averageArgument(call.type, ranks);
+  }
+}
+
+/** Blocks that a buffer holds: one per rank on the wide side of all-gather and reduce-scatter. */
+function blocksOf(call: CheckedCall, side: 'send' | 'recv', ranks: number): number {
+  if (call.collective === 'allGather' && side === 'recv') return ranks;
+  if (call.collective === 'reduceScatter' && side === 'send') return ranks;
+  return 1;
+}
+
+/** Bytes that decide about the algorithm: what a post has to hold. */
+function decidingBytes(call: CheckedCall, ranks: number): number {
+  const bytes = call.count * ELEMENT_TYPES[call.type].size;
+  return call.collective === 'reduceScatter' ? bytes * ranks : bytes;
+}
+
+/** Plain bytes of a typed array. */
+function bytesOf(buffer: Buffer): Uint8Array {
+  return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
+}
+
+/** How arrays outside of the heap are brought in. */
+export type Staging =
+  /** Piece by piece through the communicator's staging memory, for operations that run at once. */
+  | 'pieces'
+  /** Whole, through memory of the operation's own, for operations that wait in a queue. */
+  | 'whole';
+
+export class Operation {
+  readonly call: CheckedCall;
+  readonly selection: HostSelection;
+  readonly request: ProgramRequest;
+  /** Address of the descriptor that the program gets. */
+  readonly descriptor: number;
+  readonly blocks: number;
+  readonly signature: number;
+  /**
+   * Descriptor of a meeting of all ranks that only compares what they are about to do; 0 when not wanted.
+   * Direct programs compare by themselves.
+   */
+  readonly comparison: number;
+  /** Runs of the program that make up the operation. */
+  readonly pieces: number;
+  readonly #context: OperationContext;
+  readonly #device: HostDevice;
+  readonly #size: number;
+  readonly #ranks: number;
+  /** Elements of one piece; the whole count when there is but one. */
+  readonly #pieceElements: number;
+  readonly #staged: boolean;
+  readonly #stageSend: number;
+  readonly #stageRecv: number;
+  /** Heap memory that goes back with the operation. */
+  readonly #owned: number[] = [];
+  readonly #sendBytes: Uint8Array | null;
+  readonly #recvBytes: Uint8Array | null;
+  #released = false;
+
+  constructor(context: OperationContext, call: CheckedCall, staging: Staging) {
+    const { team, settings } = context;
+    this.#context = context;
+    this.#device = team.device;
+    this.call = call;
+    this.#size = ELEMENT_TYPES[call.type].size;
+    this.#ranks = team.size;
+    this.signature = signatureOf(
+      call.collective,
+      call.type,
+      reducesElements(call.collective) ? call.op : undefined,
+      call.collective === 'broadcast' || call.collective === 'reduce' ? call.root : 0,
+    );
+    this.selection = selectOnHost({
+      collective: call.collective,
+      bytes: decidingBytes(call, team.size),
+      ranks: team.size,
+      shared: team.shared,
+      algorithm: settings.algorithm,
+      protocol: settings.protocol,
+    });
+    this.request = {
+      algorithm: this.selection.algorithm,
+      collective: call.collective,
+      protocol: this.selection.protocol,
+      type: call.type,
+      op: call.op,
+      ranks: team.size,
+    };
+    const { send, recv } = call;
+    this.#sendBytes = send === null ? null : bytesOf(send);
+    this.#recvBytes = recv === null ? null : bytesOf(recv);
+    const sendAddress = send === null ? 0 : this.#device.addressOf(send);
+    const recvAddress = recv === null ? 0 : this.#device.addressOf(recv);
+    this.#staged = sendAddress === undefined || recvAddress === undefined;
+
+    const direct = this.selection.algorithm !== 'Ring';
+    let agreed = this.#agreedPiece();
+    let pieceElements = Math.max(1, call.count);
+    let stageSend = 0;
+    let stageRecv = 0;
+    let wholeStaging = false;
+    if (this.#staged) {
+      const whole = this.#stageBytes(Math.max(1, call.count));
+      if (staging === 'whole' && whole.send + whole.recv <= this.#device.freeBytes / 2) {
+        stageSend = this.#own(whole.send);
+        stageRecv = this.#own(whole.recv);
+        wholeStaging = true;
+      } else {
+        // Cut where the others cut (two-shot), or where a cut changes nothing (one-shot rounds, ring loops).
+        if (!direct)
+          agreed = ringLoopElements(call.collective as RingCollective, this.#chunkElements(), this.#ranks);
+        pieceElements = Math.min(pieceElements, agreed);
+        const stage = this.#stageBytes(pieceElements);
+        if (staging === 'whole') {
+          stageSend = this.#own(stage.send);
+          stageRecv = this.#own(stage.recv);
+        } else {
+          stageSend = context.stage('send', stage.send);
+          stageRecv = context.stage('recv', stage.recv);
+        }
+      }
+    }
+    this.#stageSend = stageSend;
+    this.#stageRecv = stageRecv;
+    this.#pieceElements = pieceElements;
+    this.pieces = Math.max(1, Math.ceil(call.count / pieceElements));
+    const addresses = {
+      send: this.#staged ? stageSend : sendAddress!,
+      recv: this.#staged ? stageRecv : recvAddress!,
+    };
+    const compares = settings.check && !direct && team.shared;
+    this.comparison = compares ? this.#directDescriptor({ send: 0, recv: 0 }, 1, false) : 0;
+    if (direct) {
+      this.blocks = 1;
+      this.descriptor = this.#directDescriptor(addresses, agreed, this.#staged && !wholeStaging);
+    } else {
+      this.blocks = settings.shape.channels;
+      this.descriptor = this.#ringDescriptor(addresses);
+    }
+  }
+
+  /** Elements after which all ranks cut an operation that somebody moves through staging. */
+  #agreedPiece(): number {
+    const { collective } = this.call;
+    if (this.selection.algorithm === 'OneShot') return oneShotPiece(collective, this.#size, this.#ranks);
+    const wide = collective === 'allGather' || collective === 'reduceScatter';
+    const packets = Math.floor(STAGE_BYTES / (wide ? this.#ranks : 1) / 128);
+    return (Math.max(1, packets) * 128) / this.#size;
+  }
+
+  #chunkElements(): number {
+    const { shape } = this.#context.settings;
+    const bytes = ringChunkBytes(this.call.collective as RingCollective, this.selection.protocol, shape);
+    return Math.max(1, Math.floor(bytes / this.#size));
+  }
+
+  #stageBytes(elements: number): { send: number; recv: number } {
+    const bytes = elements * this.#size;
+    return {
+      send: bytes * blocksOf(this.call, 'send', this.#ranks),
+      recv: bytes * blocksOf(this.call, 'recv', this.#ranks),
+    };
+  }
+
+  #own(bytes: number): number {
+    const address = this.#device.allocate(Math.max(16, bytes));
+    this.#owned.push(address);
+    return address;
+  }
+
+  #directDescriptor(addresses: { send: number; recv: number }, piece: number, staged: boolean): number {
+    const { team, peerTable } = this.#context;
+    const { call } = this;
+    const descriptor = this.#device.allocatePrivate(DirectWork.size);
+    const block = (this.#staged ? this.#pieceElements : call.count) * this.#size;
+    DirectWork.at(this.#device.dataView, descriptor)
+      .set('peers', peerTable)
+      .set('control', team.area)
+      .set('self', team.rank)
+      .set('root', call.root)
+      .set('signature', this.signature)
+      .set('staged', staged ? 1 : 0)
+      .set('count', call.count)
+      .set('start', 0)
+      .set('limit', this.pieces === 1 ? call.count : this.#pieceElements)
+      .set('piece', piece)
+      .set('origin', 0)
+      .set('send', addresses.send)
+      .set('recv', addresses.recv)
+      .set('sendStride', block)
+      .set('recvStride', block)
+      .set('argument', averageScalar(call, this.#ranks, 'direct'));
+    return descriptor;
+  }
+
+  #ringDescriptor(addresses: { send: number; recv: number }): number {
+    const { team, settings } = this.#context;
+    const { call } = this;
+    const { shape } = settings;
+    const view = this.#device.dataView;
+    const descriptor = this.#device.allocatePrivate(RingWork.size + shape.channels * RingChannel.size);
+    const channels = descriptor + RingWork.size;
+    const buffers = bufferOffsets(shape);
+    const block = (this.#staged ? this.#pieceElements : call.count) * this.#size;
+    RingWork.at(view, descriptor)
+      .set('control', team.area)
+      .set('channels', channels)
+      .set('self', team.rank)
+      .set('ranks', team.size)
+      .set('root', call.root)
+      .set('send', addresses.send)
+      .set('recv', addresses.recv)
+      .set('sendStride', block)
+      .set('recvStride', block)
+      .set('argument', averageScalar(call, this.#ranks, 'step'))
+      .set('llSlot', shape.llBytes / STEPS)
+      .set('simpleSlot', shape.simpleBytes / STEPS)
+      .set('llOffset', buffers.ll)
+      .set('simpleOffset', buffers.simple);
+    for (let channel = 0; channel < shape.channels; channel++) {
+      const links = team.links(channel);
+      RingChannel.at(view, channels + channel * RingChannel.size)
+        .set('sendControl', team.area + senderOffset(shape, channel))
+        .set('recvControl', team.area + receiverOffset(shape, channel))
+        .set('nextReceiver', links.nextReceiver)
+        .set('prevSender', links.prevSender)
+        .set('nextDoorbell', links.nextDoorbell)
+        .set('prevDoorbell', links.prevDoorbell)
+        .set('order', this.#context.orders[channel]!)
+        .set('chunk', this.#chunkElements())
+        .set('position', team.rank)
+        .set('prev', (team.rank + team.size - 1) % team.size)
+        .set('next', (team.rank + 1) % team.size);
+    }
+    this.#setShares(descriptor, this.pieces === 1 ? call.count : this.#pieceElements);
+    return descriptor;
+  }
+
+  #setShares(descriptor: number, elements: number): void {
+    const { shape } = this.#context.settings;
+    const shares = channelShares(elements, this.#size, shape.channels, this.selection.protocol);
+    shares.forEach(({ offset, count }, channel) => {
+      RingChannel.at(this.#device.dataView, descriptor + RingWork.size + channel * RingChannel.size)
+        .set('offset', offset)
+        .set('count', count);
+    });
+  }
+
+  /** Elements [start, end) of a piece. */
+  #range(piece: number): { start: number; elements: number } {
+    const start = piece * this.#pieceElements;
+    return { start, elements: Math.min(this.#pieceElements, this.call.count - start) };
+  }
+
+  /** Brings the input of a piece in place. */
+  before(piece: number): void {
+    if (!this.#staged) return;
+    const { start, elements } = this.#range(piece);
+    if (this.pieces > 1) {
+      if (this.selection.algorithm === 'Ring') this.#setShares(this.descriptor, elements);
+      else {
+        DirectWork.at(this.#device.dataView, this.descriptor)
+          .set('start', start)
+          .set('limit', start + elements)
+          .set('origin', start);
+      }
+    }
+    const source = this.#sendBytes;
+    if (source === null || elements <= 0) return;
+    const { u8 } = this.#device;
+    const size = this.#size;
+    const blocks = blocksOf(this.call, 'send', this.#ranks);
+    for (let block = 0; block < blocks; block++) {
+      const from = (block * this.call.count + start) * size;
+      u8.set(
+        source.subarray(from, from + elements * size),
+        this.#stageSend + block * this.#pieceElements * size,
+      );
+    }
+  }
+
+  /** Takes the output of a piece out. */
+  after(piece: number): void {
+    const target = this.#recvBytes;
+    if (!this.#staged || target === null) return;
+    const { start, elements } = this.#range(piece);
+    if (elements <= 0) return;
+    const { u8 } = this.#device;
+    const size = this.#size;
+    const blocks = blocksOf(this.call, 'recv', this.#ranks);
+    for (let block = 0; block < blocks; block++) {
+      const from = this.#stageRecv + block * this.#pieceElements * size;
+      target.set(u8.subarray(from, from + elements * size), (block * this.call.count + start) * size);
+    }
+  }
+
+  /** Gives the descriptor and staging memory back. */
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#device.freePrivate(this.descriptor);
+    if (this.comparison !== 0) this.#device.freePrivate(this.comparison);
+    for (const address of this.#owned) this.#device.free(address);
+  }
+}

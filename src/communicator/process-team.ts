@@ -1,0 +1,198 @@
+/**
+ * Teams of ranks in different processes of one host that map each other's memory, or, where they cannot,
+ * reach each other over sockets.
+ *
+ * All ranks take the same way: each says what it could do, and memory is shared only when every rank could map
+ * every other. A mapping is trusted after a challenge went through it: every rank writes random bytes into its
+ * area, and every peer must read the very same.
+ */
+
+import { randomBytes } from 'node:crypto';
+import type { Bootstrap } from '../bootstrap/bootstrap.js';
+import { HostDevice, type PeerWindow } from '../device/host/host-device.js';
+import type { WaitPeer } from '../device/host/waiting.js';
+import { TuttiError } from '../errors/tutti-error.js';
+import { ownIdentity, type ProcessIdentity } from '../system/process-liveness.js';
+import { decodeAnnouncement, encodeAnnouncement } from '../system/shared-memory.js';
+import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
+import type { Settings } from './settings.js';
+import { openSocketTeam } from './socket-team.js';
+import type { RingLinks, Team, Trouble } from './team.js';
+
+/** Bytes of the challenge, written where the ring's control structures begin (nobody uses them yet). */
+const CHALLENGE_BYTES = 16;
+
+/** What a rank tells the others about itself. Plain JSON: it is sent once. */
+interface Introduction {
+  readonly process: ProcessIdentity;
+  /** Announcement of the segment; absent with the reason why this rank cannot share memory. */
+  readonly segment?: string;
+  readonly reason?: string;
+  /** Offset of the rank's area in its segment. */
+  readonly area: number;
+  readonly challenge: string;
+  /** Buffer sizes, channels, algorithm, protocol and check, which must be equal everywhere. */
+  readonly settings: string;
+}
+
+async function exchange<T>(bootstrap: Bootstrap, label: string, own: T): Promise<T[]> {
+  const all = await bootstrap.allGather(new TextEncoder().encode(JSON.stringify(own)), label);
+  return all.map((bytes) => JSON.parse(new TextDecoder().decode(bytes)) as T);
+}
+
+function settingsKey(settings: Settings): string {
+  const { shape, algorithm, protocol, check } = settings;
+  return JSON.stringify({ ...shape, algorithm: algorithm ?? 'auto', protocol: protocol ?? 'auto', check });
+}
+
+/** Forwards losses and aborts that the bootstrap reports. */
+function troubleListener(bootstrap: Bootstrap): Pick<Team, 'onTrouble' | 'tell'> {
+  return {
+    onTrouble: (listener) => {
+      bootstrap.onPeerLost((rank, reason) => listener({ kind: 'peerDied', culprit: rank }, reason));
+      bootstrap.onAbort((rank, reason) => {
+        const [, kind, culprit] = /^(timeout|mismatch|peerDied|aborted):(\d+)$/.exec(reason) ?? [];
+        listener(
+          kind === undefined
+            ? { kind: 'aborted', culprit: rank }
+            : { kind: kind as Trouble['kind'], culprit: Number(culprit) },
+        );
+      });
+    },
+    tell: ({ kind, culprit }) => {
+      void bootstrap.abort(`${kind}:${culprit}`).catch(() => {});
+    },
+  };
+}
+
+/** Brings the ranks of a bootstrap together, over shared memory when all of them can. */
+export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings): Promise<Team> {
+  const { rank, size } = bootstrap;
+  const { shape } = settings;
+  const localSize = bootstrap.members.filter(
+    ({ hostHash }) => hostHash === bootstrap.members[rank]!.hostHash,
+  ).length;
+  const device = HostDevice.shared({ localRanks: localSize });
+  const area = device.allocate(rankAreaBytes(shape), 4096);
+  const windows: PeerWindow[] = [];
+  const giveBack = () => {
+    for (const window of windows.splice(0)) window.close();
+    device.free(area);
+  };
+  try {
+    const challenge = randomBytes(CHALLENGE_BYTES);
+    device.u8.set(challenge, area + senderOffset(shape, 0));
+    const announcement = device.announcement;
+    const oneHost = localSize === size;
+    const refusal = settings.sockets
+      ? 'sockets were asked for'
+      : !oneHost
+        ? 'the ranks are on different hosts'
+        : announcement === undefined
+          ? device.windows.reason
+          : undefined;
+    const introductions = await exchange<Introduction>(bootstrap, 'introduction', {
+      process: ownIdentity(),
+      ...(refusal === undefined && announcement !== undefined
+        ? { segment: new TextDecoder().decode(encodeAnnouncement(announcement)) }
+        : { reason: refusal ?? 'no segment' }),
+      area: area - device.segmentBase,
+      challenge: challenge.toString('hex'),
+      settings: settingsKey(settings),
+    });
+    introductions.forEach((other, peer) => {
+      if (other.settings !== introductions[0]!.settings) {
+        throw new TuttiError(
+          'invalidUsage',
+          `ranks 0 and ${peer} have different settings: ${introductions[0]!.settings} and ${other.settings}; set the same options and NCCL_ variables on all ranks`,
+          { rank: peer },
+        );
+      }
+    });
+    const peers: WaitPeer[] = oneHost
+      ? introductions.flatMap((other, peer) =>
+          peer === rank ? [] : [{ rank: peer, process: other.process }],
+        )
+      : [];
+
+    const segments: number[] = [];
+    let problem = introductions.find((other) => other.segment === undefined)?.reason;
+    if (problem === undefined) {
+      try {
+        for (const other of introductions) {
+          const window = device.openWindow(decodeAnnouncement(new TextEncoder().encode(other.segment!)));
+          windows.push(window);
+          segments.push(window.base);
+        }
+        introductions.forEach((other, peer) => {
+          const at = segments[peer]! + other.area + senderOffset(shape, 0);
+          const seen = Buffer.from(device.u8.slice(at, at + CHALLENGE_BYTES)).toString('hex');
+          if (seen !== other.challenge) {
+            throw new TuttiError(
+              'systemError',
+              `the memory of rank ${peer} does not show through its window`,
+              {
+                rank: peer,
+              },
+            );
+          }
+        });
+      } catch (error) {
+        problem = error instanceof Error ? error.message : String(error);
+      }
+    }
+    const problems = await exchange<{ problem?: string }>(
+      bootstrap,
+      'windows',
+      problem === undefined ? {} : { problem },
+    );
+    const shared = problems.every((other) => other.problem === undefined);
+    device.u8.fill(0, area + senderOffset(shape, 0), area + senderOffset(shape, 0) + CHALLENGE_BYTES);
+    // Nobody may use an area before its owner has wiped the challenge.
+    await bootstrap.barrier('ready');
+    device.unlinkSegment();
+
+    const control = {
+      allGather: (bytes: Uint8Array, label: string) => bootstrap.allGather(bytes, label),
+      barrier: (label: string) => bootstrap.barrier(label),
+      ...troubleListener(bootstrap),
+    };
+    if (!shared) {
+      const reason = problems.find((other) => other.problem !== undefined)?.problem ?? 'unknown';
+      for (const window of windows.splice(0)) window.close();
+      return await openSocketTeam({ bootstrap, device, settings, area, localSize, peers, control, reason });
+    }
+    const areas = introductions.map((other, peer) => segments[peer]! + other.area);
+    const next = (rank + 1) % size;
+    const prev = (rank + size - 1) % size;
+    return {
+      rank,
+      size,
+      device,
+      localSize,
+      shared: true,
+      sharesThread: false,
+      description: `${size} processes of one host, memory shared`,
+      shape,
+      area,
+      areas,
+      segments,
+      peers,
+      links: (channel): RingLinks => ({
+        nextReceiver: areas[next]! + receiverOffset(shape, channel),
+        prevSender: areas[prev]! + senderOffset(shape, channel),
+        nextDoorbell: areas[next]!,
+        prevDoorbell: areas[prev]!,
+      }),
+      ...control,
+      close: async () => {
+        await bootstrap.close();
+        giveBack();
+      },
+    };
+  } catch (error) {
+    giveBack();
+    await bootstrap.close().catch(() => {});
+    throw error;
+  }
+}
