@@ -19,6 +19,7 @@ import { averageArgument } from '../kernel/numeric.js';
 import { channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
 import { type HostSelection, oneShotPiece, selectOnHost } from '../tuning/host-selection.js';
 import type { Buffer, CheckedCall } from './buffers.js';
+import { OutsideArray } from './outside-array.js';
 import { bufferOffsets, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
 import type { Team } from './team.js';
@@ -75,11 +76,6 @@ function decidingBytes(call: CheckedCall, ranks: number): number {
   return call.collective === 'reduceScatter' ? bytes * ranks : bytes;
 }
 
-/** Plain bytes of a typed array. */
-function bytesOf(buffer: Buffer): Uint8Array {
-  return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
-}
-
 /** How arrays outside of the heap are brought in. */
 export type Staging =
   /** Piece by piece through the communicator's staging memory, for operations that run at once. */
@@ -113,8 +109,7 @@ export class Operation {
   readonly #stageRecv: number;
   /** Heap memory that goes back with the operation. */
   readonly #owned: number[] = [];
-  readonly #sendBytes: Uint8Array | null;
-  readonly #recvBytes: Uint8Array | null;
+  readonly #outside: { readonly send: OutsideArray | null; readonly recv: OutsideArray | null };
   #released = false;
 
   constructor(context: OperationContext, call: CheckedCall, staging: Staging) {
@@ -147,11 +142,12 @@ export class Operation {
       ranks: team.size,
     };
     const { send, recv } = call;
-    this.#sendBytes = send === null ? null : bytesOf(send);
-    this.#recvBytes = recv === null ? null : bytesOf(recv);
     const sendAddress = send === null ? 0 : this.#device.addressOf(send);
     const recvAddress = recv === null ? 0 : this.#device.addressOf(recv);
     this.#staged = sendAddress === undefined || recvAddress === undefined;
+    const outside = (buffer: Buffer | null) =>
+      this.#staged && buffer !== null ? new OutsideArray(this.#device, buffer) : null;
+    this.#outside = { send: outside(send), recv: outside(recv) };
 
     const direct = this.selection.algorithm !== 'Ring';
     let agreed = this.#agreedPiece();
@@ -325,32 +321,27 @@ export class Operation {
           .set('origin', start);
       }
     }
-    const source = this.#sendBytes;
+    const source = this.#outside.send;
     if (source === null || elements <= 0) return;
-    const { u8 } = this.#device;
     const size = this.#size;
     const blocks = blocksOf(this.call, 'send', this.#ranks);
     for (let block = 0; block < blocks; block++) {
       const from = (block * this.call.count + start) * size;
-      u8.set(
-        source.subarray(from, from + elements * size),
-        this.#stageSend + block * this.#pieceElements * size,
-      );
+      source.copyIn(from, this.#stageSend + block * this.#pieceElements * size, elements * size);
     }
   }
 
   /** Takes the output of a piece out. */
   after(piece: number): void {
-    const target = this.#recvBytes;
-    if (!this.#staged || target === null) return;
+    const target = this.#outside.recv;
+    if (target === null) return;
     const { start, elements } = this.#range(piece);
     if (elements <= 0) return;
-    const { u8 } = this.#device;
     const size = this.#size;
     const blocks = blocksOf(this.call, 'recv', this.#ranks);
     for (let block = 0; block < blocks; block++) {
-      const from = this.#stageRecv + block * this.#pieceElements * size;
-      target.set(u8.subarray(from, from + elements * size), (block * this.call.count + start) * size);
+      const to = (block * this.call.count + start) * size;
+      target.copyOut(this.#stageRecv + block * this.#pieceElements * size, to, elements * size);
     }
   }
 

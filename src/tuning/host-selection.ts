@@ -31,7 +31,7 @@ export interface HostSelection {
 }
 
 /** Below this a one-shot wins: its copy through the post costs less than the closing barrier. */
-export const ONE_SHOT_BYTES = 8192;
+export const ONE_SHOT_BYTES = 512;
 
 /** Ring messages up to this many bytes per rank and step travel by LL. */
 export const RING_LL_BYTES = 16384;

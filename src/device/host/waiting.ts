@@ -116,8 +116,10 @@ export class Waiter {
   readonly #release: () => void;
   #peers: readonly WaitPeer[];
   #reason: WaitReason | undefined;
-  /** Milliseconds of the performance clock; Infinity without a time limit. */
-  #deadline = Number.POSITIVE_INFINITY;
+  /** Milliseconds that the program may take; 0 without a time limit. */
+  #timeoutMs = 0;
+  /** When they end, on the performance clock; 0 until the program has waited long enough to look at it. */
+  #deadline = 0;
   /** When to look at the peers again; negative until the wait has looked at the clock once. */
   #nextLiveness = -1;
   #lastRound = -1;
@@ -167,7 +169,9 @@ export class Waiter {
   /** Before a program runs: from now on it may take so many milliseconds (0: as long as it likes). */
   begin(timeoutMs = 0): void {
     this.#reason = undefined;
-    this.#deadline = timeoutMs > 0 ? performance.now() + timeoutMs : Number.POSITIVE_INFINITY;
+    // Looking at the clock costs more than a short operation takes: it is put off until a wait gets long.
+    this.#timeoutMs = timeoutMs;
+    this.#deadline = 0;
     this.#lastRound = -1;
   }
 
@@ -237,7 +241,7 @@ export class Waiter {
       return 0;
     }
     // The abort word was read before the wait: an abort rings, so it is not slept through.
-    this.#waitOn(doorbell + DOORBELL.rings, this.#seenRings, this.#nextSleepMs);
+    this.#waitOn(doorbell + DOORBELL.rings, this.#seenRings, this.#untilNextCheck());
     const now = Atomics.load(i32, rings);
     if (now !== this.#seenRings) {
       // Something happened: what this wait is about may follow at once, so begin with yields again.
@@ -247,6 +251,13 @@ export class Waiter {
       this.#nextSleepMs = Math.min(this.#nextSleepMs * SLEEP_GROWTH, this.#sleepMs.longest);
     }
     return this.#checkTime();
+  }
+
+  /** The next sleep in milliseconds, cut where the time limit or a look at the peers comes before its end. */
+  #untilNextCheck(): number {
+    const check = this.#peers.length === 0 ? Number.POSITIVE_INFINITY : LIVENESS_MS;
+    const left = this.#deadline - performance.now();
+    return Math.max(0, Math.min(this.#nextSleepMs, check, left));
   }
 
   /** Sleeps while the word at a heap address holds the value, at most so long. */
@@ -271,7 +282,10 @@ export class Waiter {
 
   #checkTime(): number {
     const now = performance.now();
-    if (now >= this.#deadline) return this.#giveUp({ kind: 'timeout' });
+    if (this.#timeoutMs > 0) {
+      if (this.#deadline === 0) this.#deadline = now + this.#timeoutMs;
+      else if (now >= this.#deadline) return this.#giveUp({ kind: 'timeout' });
+    }
     if (this.#nextLiveness < 0) this.#nextLiveness = now + LIVENESS_MS;
     else if (now >= this.#nextLiveness) {
       this.#nextLiveness = now + LIVENESS_MS;
