@@ -1,0 +1,53 @@
+/**
+ * One output stream of `tutti run` that all ranks write to. When its reader is slow the ranks' pipes are not
+ * read, so the ranks wait rather than our memory grow. When its reader is gone the owner is told once.
+ */
+import type { Readable, Writable } from 'node:stream';
+import { styleText } from 'node:util';
+import { LinePrefixer } from './line-prefixer.js';
+
+/** Rank prefixes cycle through these; red is left to errors. */
+const COLORS = ['cyan', 'green', 'yellow', 'magenta', 'blue'] as const;
+
+export class Output {
+  readonly #stream: Writable & { isTTY?: boolean };
+  readonly #waiting = new Set<Readable>();
+  readonly #onError: (error: Error) => void;
+
+  /** @param onBroken called when nobody reads any more (EPIPE) or writing fails */
+  constructor(stream: Writable & { isTTY?: boolean }, onBroken: () => void) {
+    this.#stream = stream;
+    this.#onError = () => onBroken();
+    stream.on('error', this.#onError);
+    stream.on('drain', this.#resume);
+  }
+
+  readonly #resume = (): void => {
+    for (const source of this.#waiting) source.resume();
+    this.#waiting.clear();
+  };
+
+  /** Copies `source` line by line with the rank's prefix until it ends. */
+  attach(source: Readable, rank: number): void {
+    const colored = this.#stream.isTTY === true && process.env.NO_COLOR === undefined;
+    const label = `[${rank}]`;
+    const prefix = `${colored ? styleText(COLORS[rank % COLORS.length]!, label) : label} `;
+    const prefixer = new LinePrefixer(prefix, (lines) => {
+      if (this.#stream.destroyed || this.#stream.write(lines)) return;
+      source.pause();
+      this.#waiting.add(source);
+    });
+    source.on('data', (chunk: Buffer) => prefixer.push(chunk));
+    source.once('close', () => {
+      this.#waiting.delete(source);
+      prefixer.flush();
+    });
+    // A pipe that breaks is as good as one that ends.
+    source.on('error', () => {});
+  }
+
+  detach(): void {
+    this.#stream.off('drain', this.#resume);
+    this.#stream.off('error', this.#onError);
+  }
+}
