@@ -256,7 +256,8 @@ export class Waiter {
   /** The next sleep in milliseconds, cut where the time limit or a look at the peers comes before its end. */
   #untilNextCheck(): number {
     const check = this.#peers.length === 0 ? Number.POSITIVE_INFINITY : LIVENESS_MS;
-    const left = this.#deadline - performance.now();
+    let left = this.#timeoutMs > 0 ? this.#timeoutMs : Number.POSITIVE_INFINITY;
+    if (this.#deadline !== 0) left = this.#deadline - performance.now();
     return Math.max(0, Math.min(this.#nextSleepMs, check, left));
   }
 
