@@ -94,8 +94,8 @@ async function runRanks(options: RunArguments, root: UniqueIdRoot): Promise<numb
     ownExitCode ??= exitCode;
     group.end();
   };
-  const stdout = new Output(process.stdout, () => stop(EXIT_BROKEN_PIPE));
-  const stderr = new Output(process.stderr, () => stop(EXIT_BROKEN_PIPE));
+  const stdout = new Output(process.stdout, () => stop(EXIT_BROKEN_PIPE), options.prefixes);
+  const stderr = new Output(process.stderr, () => stop(EXIT_BROKEN_PIPE), options.prefixes);
   const group = new RankGroup({
     command: isScript ? process.execPath : program,
     arguments: isScript ? [program, ...programArguments] : programArguments,

@@ -10,6 +10,7 @@ Options:
   -n, -np, --ranks N   number of ranks, from 1
   --timeout S          end everything after S seconds (exit code 124)
   --grace S            seconds between SIGTERM and SIGKILL when ranks have to end (default 5)
+  --no-prefix          do not put the rank's number before every line of its output
   -h, --help           this text
 
 Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TUTTI_ID and TUTTI_SECRET;
@@ -25,6 +26,8 @@ export interface RunArguments {
   /** Milliseconds, undefined for no limit. */
   timeoutMs: number | undefined;
   graceMs: number;
+  /** Lines begin with the rank's number. */
+  prefixes: boolean;
   program: string;
   programArguments: readonly string[];
 }
@@ -57,6 +60,7 @@ export function parseRunArguments(argv: readonly string[]): RunArguments | 'help
   let ranks: number | undefined;
   let timeoutMs: number | undefined;
   let graceMs = 5000;
+  let prefixes = true;
   let at = 0;
   while (at < argv.length) {
     const argument = argv[at]!;
@@ -66,6 +70,11 @@ export function parseRunArguments(argv: readonly string[]): RunArguments | 'help
     }
     if (!argument.startsWith('-')) break;
     if (argument === '-h' || argument === '--help') return 'help';
+    if (argument === '--no-prefix') {
+      prefixes = false;
+      at++;
+      continue;
+    }
     const [name = '', inline] = argument.startsWith('--') ? splitOnce(argument) : [argument];
     const value = inline ?? argv[at + 1];
     if (!['-n', '-np', '--ranks', '--timeout', '--grace'].includes(name)) {
@@ -81,7 +90,7 @@ export function parseRunArguments(argv: readonly string[]): RunArguments | 'help
   if (ranks === undefined) throw invalid('The number of ranks is missing: tutti run -n N script.js');
   if (program === undefined || program === '')
     throw invalid('The script is missing: tutti run -n N script.js');
-  return { ranks, timeoutMs, graceMs, program, programArguments: argv.slice(at + 1) };
+  return { ranks, timeoutMs, graceMs, prefixes, program, programArguments: argv.slice(at + 1) };
 }
 
 function splitOnce(argument: string): [string, string?] {

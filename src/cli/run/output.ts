@@ -12,12 +12,21 @@ const COLORS = ['cyan', 'green', 'yellow', 'magenta', 'blue'] as const;
 export class Output {
   readonly #stream: Writable & { isTTY?: boolean };
   readonly #waiting = new Set<Readable>();
+  readonly #prefixes: boolean;
   readonly #onError: (error: Error) => void;
+  #broken = false;
 
-  /** @param onBroken called when nobody reads any more (EPIPE) or writing fails */
-  constructor(stream: Writable & { isTTY?: boolean }, onBroken: () => void) {
+  /** @param onBroken called when nobody reads any more (EPIPE) or writing fails
+   *  @param prefixes whether lines begin with the rank's number */
+  constructor(stream: Writable & { isTTY?: boolean }, onBroken: () => void, prefixes = true) {
+    this.#prefixes = prefixes;
     this.#stream = stream;
-    this.#onError = () => onBroken();
+    this.#onError = () => {
+      // Nobody will drain the stream: what the ranks still say is read and dropped, so that they can end.
+      this.#broken = true;
+      this.#resume();
+      onBroken();
+    };
     stream.on('error', this.#onError);
     stream.on('drain', this.#resume);
   }
@@ -31,9 +40,10 @@ export class Output {
   attach(source: Readable, rank: number): void {
     const colored = this.#stream.isTTY === true && process.env.NO_COLOR === undefined;
     const label = `[${rank}]`;
-    const prefix = `${colored ? styleText(COLORS[rank % COLORS.length]!, label) : label} `;
+    const shown = colored ? styleText(COLORS[rank % COLORS.length]!, label) : label;
+    const prefix = this.#prefixes ? `${shown} ` : '';
     const prefixer = new LinePrefixer(prefix, (lines) => {
-      if (this.#stream.destroyed || this.#stream.write(lines)) return;
+      if (this.#broken || this.#stream.destroyed || this.#stream.write(lines) || this.#broken) return;
       source.pause();
       this.#waiting.add(source);
     });

@@ -1,0 +1,278 @@
+/**
+ * `tutti perf`: measures and verifies collectives, with the flags, the table and the exit status of nccl-tests.
+ *
+ * With `-n N` (or nothing) this process starts N ranks as processes, each of which runs this command again as a
+ * rank; rank 0 prints. With `-t N` the ranks are threads of this process. Under a launcher (tutti run, mpirun,
+ * torchrun, srun) the process is a rank by itself.
+ */
+
+import { styleText } from 'node:util';
+import { readLaunchEnvironment } from '../bootstrap/launch-environment.js';
+import { Communicator, createLocalCommunicators } from '../communicator/communicator.js';
+import type { CommunicatorOptions } from '../communicator/settings.js';
+import { HostDevice } from '../device/host/host-device.js';
+import { TuttiError } from '../errors/tutti-error.js';
+import { coreCount } from '../system/core-count.js';
+import { libc } from '../system/libc.js';
+import { combinations } from './perf/combinations.js';
+import { hostRankPlace, reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
+import { createReportFile, formatJsonReport, type ReportFile } from './perf/json-report.js';
+import { MEASURED, Measurement } from './perf/measure.js';
+import { type PerfOptions, parsePerfOptions, perfHelp } from './perf/options.js';
+import {
+  averageBusBandwidth,
+  exitStatus,
+  formatTimestamp,
+  type RankPlace,
+  type ResultRow,
+} from './perf/report.js';
+import { checkRankCount } from './perf/sizes.js';
+import {
+  formatFooter,
+  formatHeader,
+  formatMemoryReduction,
+  formatPreamble,
+  formatRow,
+} from './perf/table.js';
+import { runCommand } from './run.js';
+import { packageVersion } from './version.js';
+
+/** Exit status of bad options, as nccl-tests has it. */
+const EXIT_USAGE = 255;
+
+/** Where the ranks of this process come from. */
+type Role = { kind: 'parent'; processes: number } | { kind: 'rank' } | { kind: 'threads'; threads: number };
+
+function isLaunched(env: Readonly<Record<string, string | undefined>>): boolean {
+  try {
+    readLaunchEnvironment(env, process.ppid);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Ranks when nobody says how many: one per core, at least two and at most eight. */
+function defaultRanks(): number {
+  return Math.min(8, Math.max(2, coreCount()));
+}
+
+function roleOf(options: PerfOptions): Role {
+  const { processes, threads } = options;
+  if (processes !== undefined && threads !== undefined && processes > 1 && threads > 1) {
+    throw new TuttiError(
+      'invalidArgument',
+      `-n ${processes} -t ${threads}: ranks are either processes (-n) or threads of one process (-t)`,
+    );
+  }
+  if (threads !== undefined && (processes ?? 1) === 1) return { kind: 'threads', threads };
+  if (processes !== undefined) return { kind: 'parent', processes };
+  if (isLaunched(process.env)) return { kind: 'rank' };
+  return libc() === null
+    ? { kind: 'threads', threads: defaultRanks() }
+    : { kind: 'parent', processes: defaultRanks() };
+}
+
+/** A line on the terminal that says what is being measured; nothing where no person looks. */
+class Progress {
+  readonly #shown = process.stderr.isTTY === true && process.stdout.isTTY === true;
+  readonly #since = performance.now();
+  #visible = false;
+
+  show(text: string): void {
+    // Short runs need no comfort.
+    if (!this.#shown || performance.now() - this.#since < 1000) return;
+    this.#visible = true;
+    process.stderr.write(`\r\x1b[K${styleText('dim', `measuring ${text}`)}`);
+  }
+
+  clear(): void {
+    if (this.#visible) process.stderr.write('\r\x1b[K');
+    this.#visible = false;
+  }
+}
+
+async function measureHere(
+  options: PerfOptions,
+  args: readonly string[],
+  comms: readonly Communicator[],
+): Promise<number> {
+  const leader = comms[0]!;
+  const prints = leader.rank === 0;
+  const startTime = formatTimestamp(new Date());
+  const device = HostDevice.shared();
+  const size = leader.size;
+  checkRankCount(options.collective, size);
+  const cases = combinations(options, size);
+  const required = requiredBusBandwidth(process.env);
+  const file: ReportFile | undefined =
+    prints && options.jsonFile !== undefined ? createReportFile(options.jsonFile) : undefined;
+  const write = (text: string) => {
+    if (prints && !options.jsonToStdout) process.stdout.write(text);
+  };
+
+  // Who is where, and how much memory everybody has.
+  const facts = await gatherNumbers(comms, [process.pid, Measurement.largestBytes(device, comms.length)]);
+  const places: RankPlace[] = facts.map(([pid], rank) => hostRankPlace(rank, rank, pid!));
+  const room = Math.min(...facts.map(([, bytes]) => bytes!));
+  const maxBytes =
+    options.memory === 'window' ? Math.min(options.sweep.maxBytes, room) : options.sweep.maxBytes;
+  const columns = {
+    cpuTime: options.reportCpuTime,
+    perIteration: options.perIteration,
+    timestamps: options.reportTimestamps,
+  };
+  write(
+    formatPreamble({
+      version: packageVersion(),
+      collective: options.collective,
+      sweep: options.sweep,
+      threads: comms.length,
+      warmupIterations: options.warmupIterations,
+      iterations: options.iterations,
+      aggregated: options.aggregated,
+      checks: options.checks,
+      unalign: options.unalign,
+      blocking: options.blocking,
+      perIteration: options.perIteration,
+      ranks: places,
+    }),
+  );
+  if (maxBytes < options.sweep.maxBytes) write(formatMemoryReduction(maxBytes));
+  write(formatHeader(columns));
+
+  const rows: ResultRow[] = [];
+  const progress = new Progress();
+  const measurement = new Measurement(options, comms, device, maxBytes);
+  try {
+    for (const combination of cases) {
+      await measurement.measure(combination, {
+        row: (row) => {
+          rows.push(row);
+          progress.clear();
+          write(formatRow(row, columns));
+        },
+        progress: (text) => {
+          if (prints) progress.show(text);
+        },
+      });
+    }
+  } finally {
+    progress.clear();
+    measurement.close();
+  }
+  const summary = {
+    failedChecks: measurement.failedChecks,
+    averageBusBandwidth: averageBusBandwidth(rows),
+    ...(required === undefined ? {} : { requiredBusBandwidth: required }),
+    lastError: '',
+  };
+  write(formatFooter(options.collective, summary));
+  if (prints && (options.jsonToStdout || file !== undefined)) {
+    const text = formatJsonReport({
+      startTime,
+      endTime: formatTimestamp(new Date()),
+      args: ['tutti', 'perf', ...args],
+      env: reportedEnvironment(process.env),
+      sweep: options.sweep,
+      threads: comms.length,
+      warmupIterations: options.warmupIterations,
+      iterations: options.iterations,
+      aggregated: options.aggregated,
+      checks: options.checks,
+      blocking: options.blocking,
+      perIteration: options.perIteration,
+      perIterationSkip: options.perIterationSkip,
+      cpuTime: options.reportCpuTime,
+      ranks: places,
+      rows,
+      summary,
+    });
+    if (options.jsonToStdout) process.stdout.write(text);
+    if (file !== undefined) {
+      file.write(text);
+      write(`# Writing JSON output to ${file.path}\n`);
+    }
+  }
+  return exitStatus(summary);
+}
+
+/** The same numbers of every rank, in rank order. */
+async function gatherNumbers(comms: readonly Communicator[], own: readonly number[]): Promise<number[][]> {
+  const size = comms[0]!.size;
+  let all = new Float64Array(0);
+  await Promise.all(
+    comms.map(async (comm) => {
+      all = new Float64Array(size * own.length);
+      const mine = all;
+      await comm.allGather(Float64Array.from(own), mine);
+      all = mine;
+    }),
+  );
+  return Array.from({ length: size }, (_, rank) =>
+    Array.from(all.subarray(rank * own.length, (rank + 1) * own.length)),
+  );
+}
+
+/** Runs `tutti perf` with the arguments after `perf`. Resolves with the exit status. */
+export async function perfCommand(args: readonly string[]): Promise<number> {
+  let options: PerfOptions;
+  let role: Role;
+  try {
+    options = parsePerfOptions(args);
+    if (options.help) {
+      process.stdout.write(perfHelp());
+      return 0;
+    }
+    if (!MEASURED.includes(options.collective)) {
+      throw new TuttiError(
+        'invalidUsage',
+        `${options.collective} cannot be measured yet; there are ${MEASURED.join(', ')}`,
+      );
+    }
+    role = roleOf(options);
+    if (role.kind === 'parent') combinations(options, role.processes);
+    if (role.kind === 'threads') combinations(options, role.threads);
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    process.stderr.write(`tutti perf: ${error.message}\n`);
+    return EXIT_USAGE;
+  }
+  if (role.kind === 'parent') {
+    // The ranks take their number from the environment, so -n must not reach them.
+    const rankArgs = withoutRankCounts(args);
+    return runCommand([
+      ...['-n', String(role.processes), '--no-prefix', '--'],
+      ...[process.argv[1]!, 'perf', ...rankArgs],
+    ]);
+  }
+  const limits: CommunicatorOptions =
+    options.timeoutSeconds > 0 ? { timeoutMs: options.timeoutSeconds * 1000 } : {};
+  let comms: Communicator[] = [];
+  try {
+    comms =
+      role.kind === 'threads'
+        ? await createLocalCommunicators(role.threads, limits)
+        : [await Communicator.fromEnv(limits)];
+    const status = await measureHere(options, args, comms);
+    await Promise.all(comms.map((comm) => comm.close()));
+    return status;
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    const rank = comms[0]?.rank;
+    process.stderr.write(`tutti perf: ${rank === undefined ? '' : `rank ${rank}: `}${error.message}\n`);
+    await Promise.all(comms.map((comm) => comm.close().catch(() => {})));
+    return error.code === 'timeout' ? 4 : 3;
+  }
+}
+
+/** The arguments without -n, -t and their long forms. */
+function withoutRankCounts(args: readonly string[]): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < args.length; i++) {
+    const argument = args[i]!;
+    if (/^(-n|-t|--processes|--nthreads)$/.test(argument)) i += 1;
+    else if (!/^(-[nt]\d+|--(processes|nthreads)=.*)$/.test(argument)) kept.push(argument);
+  }
+  return kept;
+}
