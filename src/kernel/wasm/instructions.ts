@@ -182,12 +182,16 @@ export const INSTRUCTIONS = {
   'f32.sub': plain(0x93),
   'f32.mul': plain(0x94),
   'f32.div': plain(0x95),
+  'f32.min': plain(0x96),
+  'f32.max': plain(0x97),
   'f64.abs': plain(0x99),
   'f64.neg': plain(0x9a),
   'f64.add': plain(0xa0),
   'f64.sub': plain(0xa1),
   'f64.mul': plain(0xa2),
   'f64.div': plain(0xa3),
+  'f64.min': plain(0xa4),
+  'f64.max': plain(0xa5),
 
   // conversions
   'i32.wrap_i64': plain(0xa7),

@@ -136,16 +136,19 @@ function signedDivision(code: Code, wasm: 'i32' | 'i64'): void {
   });
 }
 
-/** C's fmin and fmax: a NaN loses against a number. */
+/** C's fmin and fmax: a NaN loses against a number. WebAssembly's own keep NaNs (and order the zeros). */
 function floatExtreme(code: Code, op: 'min' | 'max', wasm: 'f32' | 'f64'): void {
   code.scratch(wasm, 2, (a, b) => {
     code.set(b!);
     code.set(a!);
-    // a where it is the smaller (larger) one or b is a NaN, else b; a NaN fails the first test by itself.
-    code.get(a!, b!, a!, b!);
-    code.op(op === 'min' ? `${wasm}.lt` : `${wasm}.gt`);
-    code.get(b!, b!);
-    code.op(`${wasm}.ne`, 'i32.or', 'select');
+    for (const [x, other] of [
+      [a!, b!],
+      [b!, a!],
+    ] as const) {
+      code.get(x, other, x, x);
+      code.op(`${wasm}.eq`, 'select');
+    }
+    code.op(`${wasm}.${op}`);
   });
 }
 
