@@ -145,6 +145,7 @@ async function measureHere(
   const progress = new Progress();
   const measurement = new Measurement(options, comms, device, maxBytes);
   try {
+    await measurement.acquaint(cases[0]!);
     for (const combination of cases) {
       await measurement.measure(combination, {
         row: (row) => {

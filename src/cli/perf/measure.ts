@@ -21,6 +21,7 @@ import {
   type CollectiveName,
   type Counts,
   countsFor,
+  iterationsFor,
   rotationOffset,
   sweepSizes,
   warmupSizes,
@@ -31,6 +32,9 @@ import { elementBytes } from './type-names.js';
 
 /** Seed of the data that the timed operations work on, as in nccl-tests. */
 const TIMED_SEED = 99;
+
+/** Calls before the first row: V8 optimises a function after some hundreds of calls. */
+const ACQUAINTANCE = { inline: 2000, threads: 100 } as const;
 
 /** Collectives that this command can measure so far, by nccl-tests' names. */
 export const MEASURED: readonly CollectiveName[] = [
@@ -173,11 +177,16 @@ export class Measurement {
 
   // ---- one side of one row ----
 
+  #iterations(counts: Counts): number {
+    const { iterations, isIterationsGiven, perIteration } = this.#options;
+    return iterationsFor(counts.bytes, iterations, isIterationsGiven || perIteration);
+  }
+
   async #side(combination: Combination, counts: Counts, inPlace: boolean): Promise<SideResult> {
     const options = this.#options;
     const { type } = combination;
-    const { iterations, aggregated, checks } = options;
-    const total = iterations * aggregated;
+    const { aggregated, checks } = options;
+    const total = this.#iterations(counts) * aggregated;
     if (checks > 0) this.#fill(combination, counts, inPlace, TIMED_SEED);
 
     // Operations at every place that the rotation visits, ready before the clock starts.
@@ -196,6 +205,8 @@ export class Measurement {
     try {
       await this.#once(sequence[0]!);
       await this.#barrier();
+      // The barrier's messages reach the ranks tens of microseconds apart; one more operation lines them up.
+      await this.#once(sequence[0]!);
       timed = this.#threads ? await this.#timeThreads(sequence) : await this.#timeInline(sequence);
     } finally {
       for (const operations of shifts.values()) for (const operation of operations) operation.release();
@@ -335,6 +346,22 @@ export class Measurement {
     }
   }
 
+  /**
+   * Lets the JavaScript engine see the calls often enough to compile them well, once per run: what is measured
+   * afterwards is the library and not its first acquaintance.
+   */
+  async acquaint(combination: Combination): Promise<void> {
+    const size = elementBytes(combination.type);
+    const counts = countsFor(this.#options.collective, 8 * this.#size, size, this.#size);
+    const operations = this.#ranks.map((rank) => this.#prepare(rank, combination, counts, false, 0));
+    const times = this.#threads ? ACQUAINTANCE.threads : ACQUAINTANCE.inline;
+    try {
+      for (let i = 0; i < times; i++) await this.#once(operations);
+    } finally {
+      for (const operation of operations) operation.release();
+    }
+  }
+
   /** All rows of one combination of type, operator and root. */
   async measure(combination: Combination, events: MeasureEvents): Promise<void> {
     const { sweep, collective, cycles, reportTimestamps } = this.#options;
@@ -353,6 +380,7 @@ export class Measurement {
           bytes: counts.bytes,
           count: counts.count,
           ...labels(collective, combination),
+          timedIterations: this.#iterations(counts),
           outOfPlace,
           inPlace,
           ...stamp,

@@ -4,6 +4,8 @@
  * Different on purpose from nccl-tests:
  * - `-n` is the number of ranks that are processes and `-t` the number of ranks that are threads of one
  *   process; the timed iterations are `--iters`.
+ * - Without `--iters`, small sizes are timed more often than 20 times: they take microseconds, and 20 of them
+ *   would measure how the ranks happened to leave the barrier. JSON reports tell the actual number.
  * - Without any of -b, -e, -i and -f the sweep is 8 B to 32 MiB by a factor of 4, not one row of 32 MiB.
  * - An unknown option, type or operator and text that is not a number are errors, not defaults; so are
  *   options that contradict each other (`-K` without `-I`), a step of 0, and values out of range.
@@ -29,6 +31,8 @@ export interface PerfOptions {
   readonly threads?: number;
   /** Timed iterations, each of `aggregated` operations. */
   readonly iterations: number;
+  /** False when nobody asked for a number: small sizes are then repeated more often, see `iterationsFor`. */
+  readonly isIterationsGiven: boolean;
   /** Operations that are grouped in one iteration. */
   readonly aggregated: number;
   /** Warm-up operations per warm-up size. */
@@ -138,7 +142,7 @@ const SPECS: readonly OptionSpec[] = [
   {
     long: 'iters',
     value: 'N',
-    help: 'timed iterations (20)',
+    help: 'timed iterations (20; sizes below 1M more when not given)',
     apply: (o, v, what) => (o.iterations = parseInteger(v, what, 1)),
   },
   {
@@ -305,6 +309,7 @@ export function parsePerfOptions(args: readonly string[]): PerfOptions {
     collective: 'all_reduce',
     sweep: { ...TEST_SWEEP },
     iterations: 20,
+    isIterationsGiven: false,
     aggregated: 1,
     warmupIterations: 1,
     cycles: 1,
@@ -358,6 +363,7 @@ export function parsePerfOptions(args: readonly string[]): PerfOptions {
     given.add(spec.long);
     spec.apply(options, value ?? '', what);
   }
+  options.isIterationsGiven = given.has('iters');
   const isSizeGiven = ['minbytes', 'maxbytes', 'stepbytes', 'stepfactor'].some((name) => given.has(name));
   if (!isSizeGiven) options.sweep = { ...DEFAULT_SWEEP };
   if (!options.help) checkTogether(options);

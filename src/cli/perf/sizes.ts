@@ -187,3 +187,16 @@ export function checkRankCount(collective: CollectiveName, ranks: number): void 
     );
   }
 }
+
+/** Timed iterations of sizes below each bound (bytes), when nobody asked for a number. */
+const REPEATED: readonly (readonly [below: number, iterations: number])[] = [
+  [16384, 1000],
+  [131072, 200],
+  [1048576, 50],
+];
+
+/** Timed iterations of a row: as asked, or so many that a row takes about a millisecond. */
+export function iterationsFor(bytes: number, asked: number, isGiven: boolean): number {
+  if (isGiven) return asked;
+  return REPEATED.find(([below]) => bytes < below)?.[1] ?? asked;
+}

@@ -6,6 +6,7 @@
  * instances, because each waits by itself.
  */
 import { createHash } from 'node:crypto';
+import { setFlagsFromString } from 'node:v8';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Waiter } from './waiting.js';
 import {
@@ -19,6 +20,20 @@ import {
 const byIdentity = new WeakMap<Uint8Array, WasmModule>();
 const byContent = new Map<string, WasmModule>();
 
+/**
+ * Compiles with V8's optimising compiler at once. Normally V8 begins with quick, slow code and replaces a function
+ * after it has been called often; but a collective that is called once may run for milliseconds, and a loop that
+ * is running is never replaced. The flag is the process's, so it is set for this one synchronous compilation only.
+ */
+function compileOptimised(bytes: Uint8Array): WasmModule {
+  setFlagsFromString('--no-liftoff');
+  try {
+    return new wasm.Module(bytes);
+  } finally {
+    setFlagsFromString('--liftoff');
+  }
+}
+
 /** Compiles a module, or returns the one made of the same bytes before. The bytes must not be changed. */
 export function loadModule(bytes: Uint8Array): WasmModule {
   let module = byIdentity.get(bytes);
@@ -27,7 +42,7 @@ export function loadModule(bytes: Uint8Array): WasmModule {
   module = byContent.get(key);
   if (module === undefined) {
     try {
-      module = new wasm.Module(bytes);
+      module = compileOptimised(bytes);
     } catch (cause) {
       const text = cause instanceof Error ? cause.message : String(cause);
       throw new TuttiError('invalidArgument', `a device program is not valid Wasm: ${text}`, { cause });
