@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Executor, type ExecutorOptions } from '#src/device/host/executor.js';
@@ -287,6 +288,42 @@ describe('closing an executor', () => {
     await device.close();
     expect(await settled).toBeDefined();
     expect(() => executor.load(PROGRAMS)).toThrow(/has been closed/);
+  });
+});
+
+describe('a process with an executor', () => {
+  /** Runs a module in a process of its own; its output and how long it took. */
+  function run(body: string): { stdout: string; stderr: string; status: number | null; ms: number } {
+    const program = `
+      import { Executor } from '#src/device/host/executor.js';
+      import { HostDevice } from '#src/device/host/host-device.js';
+      const device = new HostDevice({ heapBytes: 64 << 20, localRanks: 2 });
+      const executor = new Executor(device);
+      const module = executor.load(Buffer.from('${Buffer.from(AWAIT_FLAG).toString('hex')}', 'hex'));
+      const submit = (ms) => executor.submit(module, 'awaitFlag', device.allocate(128), 1, ms);
+      ${body}`;
+    const begin = performance.now();
+    const { stdout, stderr, status } = spawnSync(process.execPath, ['--input-type=module', '-e', program], {
+      cwd: new URL('../../..', import.meta.url),
+      encoding: 'utf8',
+      timeout: 20_000,
+    });
+    return { stdout, stderr, status, ms: performance.now() - begin };
+  }
+
+  it('runs as long as somebody awaits a command, and ends by itself afterwards', () => {
+    const result = run(`executor.done(submit(300)).then((status) => console.log('status', status));`);
+    expect(result).toMatchObject({ stdout: 'status 1\n', stderr: '', status: 0 });
+    expect(result.ms).toBeGreaterThan(300);
+  });
+
+  it('ends by itself when nobody awaits the program that still runs', () => {
+    expect(run('submit(0);')).toMatchObject({ stdout: '', stderr: '', status: 0 });
+  });
+
+  it('ends when it is told to, whatever runs', () => {
+    const result = run('executor.done(submit(0)); setTimeout(() => process.exit(7), 100);');
+    expect(result).toMatchObject({ stderr: '', status: 7 });
   });
 });
 

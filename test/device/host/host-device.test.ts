@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readlinkSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { MessageChannel, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import fc from 'fast-check';
@@ -380,6 +380,32 @@ describe('the shared device of a thread', () => {
     const [message] = await once(worker, 'message');
     await once(worker, 'exit');
     expect(message).toEqual({ windows: libc() !== null, status: 0, counter: 1 });
+  });
+});
+
+describe.skipIf(libc() === null)('the device of a thread that is terminated', () => {
+  it('leaves no descriptor and no name behind', async () => {
+    const program = `
+      import('#src/device/host/host-device.js').then(({ HostDevice }) => {
+        HostDevice.shared({ localRanks: 2 }).allocate(100);
+        new HostDevice({ localRanks: 2 }).allocate(100);
+        require('node:worker_threads').parentPort.postMessage('ready');
+        setInterval(() => {}, 1000);
+      });`;
+    const memoryFiles = () =>
+      readdirSync('/proc/self/fd').filter((fd) => {
+        try {
+          return readlinkSync(`/proc/self/fd/${fd}`).startsWith('/memfd:tutti');
+        } catch {
+          return false;
+        }
+      }).length;
+    const before = memoryFiles();
+    const worker = new Worker(program, { eval: true });
+    await once(worker, 'message');
+    expect(memoryFiles()).toBe(before + 2);
+    await worker.terminate();
+    expect(memoryFiles()).toBe(before);
   });
 });
 
