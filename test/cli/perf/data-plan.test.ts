@@ -1,6 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { type DataSegment, dataPlan } from '#src/cli/perf/data-plan.js';
+import {
+  type DataSegment,
+  dataPlan,
+  describeSegment,
+  kindOf,
+  NOTHING_WRONG,
+  segmentPieces,
+} from '#src/cli/perf/data-plan.js';
 import { COLLECTIVE_NAMES, type CollectiveName, countsFor } from '#src/cli/perf/sizes.js';
+import { TestDataWork } from '#src/collectives/test-data.js';
 
 const RANKS = 3;
 const ROOT = 1;
@@ -89,5 +97,45 @@ describe('data plan', () => {
       [232n, 32, 16],
       [233n, 32, 32],
     ]);
+  });
+});
+
+describe('segments', () => {
+  const segment: DataSegment = {
+    kind: 'result',
+    ranks: 3,
+    rank: 0,
+    seed: 9n,
+    first: 5,
+    count: 150000,
+    start: 2,
+  };
+
+  it('are cut into pieces that follow each other', () => {
+    let next = 0;
+    for (const piece of segmentPieces(segment)) {
+      expect(piece).toEqual({ ...segment, first: 5 + next, start: 2 + next, count: piece.count });
+      next += piece.count;
+    }
+    expect(next).toBe(150000);
+    expect([...segmentPieces({ ...segment, count: 0 })]).toEqual([]);
+  });
+
+  it('become descriptors and kinds of programs', () => {
+    const view = new DataView(new ArrayBuffer(TestDataWork.size));
+    const work = TestDataWork.at(view, 0);
+    describeSegment(work, segment, 4096, 'float64', 'avg');
+    const fields = ['data', 'count', 'first', 'seed', 'rank', 'tolerance', 'wrong'] as const;
+    expect(fields.map((field) => work.get(field))).toEqual([4096 + 16, 150000, 5, 9, 0, 2, 0]);
+    expect(view.getBigUint64(TestDataWork.fields.firstWrong.offset, true)).toBe(NOTHING_WRONG);
+    describeSegment(work, segment, 4096, 'int8', undefined);
+    expect([work.get('data'), work.get('tolerance')]).toEqual([4098, 0]);
+    expect(kindOf(segment, 'float64', 'avg')).toEqual({
+      type: 'float64',
+      op: 'avg',
+      ranks: 3,
+      role: 'result',
+    });
+    expect(kindOf(segment, 'int8', undefined).op).toBe('sum');
   });
 });
