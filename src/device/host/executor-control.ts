@@ -43,9 +43,11 @@ export const SLOT = {
   blocks: 3,
   timeoutMs: 4,
   doorbell: 5,
-  status: 6,
-  reason: 7,
-  peer: 8,
+  frames: 6,
+  frameBytes: 7,
+  status: 8,
+  reason: 9,
+  peer: 10,
 } as const;
 
 const SLOT_WORDS = 16;

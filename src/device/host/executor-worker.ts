@@ -40,6 +40,9 @@ export interface ExecutorFailure {
 /** Looks at the ring between two looks at the clock. */
 const LOOKS_PER_CLOCK = 64;
 
+/** Parameters of a program that is not resumable: descriptor, block, blocks. A fourth one is a frame. */
+const PLAIN_PARAMETERS = 3;
+
 class ExecutorWorker {
   readonly #start: ExecutorStart;
   readonly #i32: Int32Array;
@@ -109,8 +112,7 @@ class ExecutorWorker {
       if (Atomics.load(i32, this.#word + CONTROL.messages) !== this.#messages) this.#readMessages();
       const program = this.#program(i32[slot + SLOT.module]!, i32[slot + SLOT.program]!);
       this.#waiter.begin(i32[slot + SLOT.timeoutMs]! >>> 0);
-      const descriptor = i32[slot + SLOT.descriptor]!;
-      status = this.#launch(program, descriptor, i32[slot + SLOT.blocks]!, i32[slot + SLOT.doorbell]!);
+      status = this.#launch(program, slot);
     } catch (error) {
       status = LAUNCH_STATUS.failed;
       this.#report(command, error);
@@ -126,19 +128,31 @@ class ExecutorWorker {
    * Runs the blocks of a launch in order. A resumable program that is blocked lets the next block go on and is
    * called again later, so blocks may wait for each other. The first status that is not "done" ends the launch.
    */
-  #launch(program: WasmFunction, descriptor: number, blocks: number, doorbell: number): number {
+  #launch(program: WasmFunction, slot: number): number {
+    const i32 = this.#i32;
+    const descriptor = i32[slot + SLOT.descriptor]!;
+    const blocks = i32[slot + SLOT.blocks]!;
+    const frames = i32[slot + SLOT.frames]! >>> 0;
+    const frameBytes = i32[slot + SLOT.frameBytes]!;
+    if (program.length > PLAIN_PARAMETERS && frames === 0) {
+      throw new Error('the program is resumable: submit it with memory for the frames of its blocks');
+    }
     let blocked: number[] | undefined;
     for (let block = 0; block < blocks; block++) {
-      const status = program(descriptor, block);
+      const frame = frames + block * frameBytes;
+      // A frame that begins with 0 starts its block from the beginning.
+      if (frames !== 0) i32[frame >>> 2] = 0;
+      const status = program(descriptor, block, blocks, frame);
       if (status === LAUNCH_STATUS.blocked) (blocked ??= []).push(block);
       else if (status !== LAUNCH_STATUS.done) return status >>> 0;
     }
+    const doorbell = i32[slot + SLOT.doorbell]!;
     for (let round = 0; blocked !== undefined && blocked.length > 0; round++) {
       if (this.#waiter.imports.relax(round, doorbell) !== 0) return LAUNCH_STATUS.aborted;
       const before = blocked.length;
       const still: number[] = [];
       for (const block of blocked) {
-        const status = program(descriptor, block);
+        const status = program(descriptor, block, blocks, frames + block * frameBytes);
         if (status === LAUNCH_STATUS.blocked) still.push(block);
         else if (status !== LAUNCH_STATUS.done) return status >>> 0;
       }

@@ -64,6 +64,8 @@ interface Command {
   readonly blocks: number;
   readonly timeoutMs: number;
   readonly doorbell: number;
+  readonly frames: number;
+  readonly frameBytes: number;
 }
 
 interface Ending {
@@ -223,9 +225,10 @@ export class Executor {
   }
 
   /**
-   * Submits a launch: `program(descriptor, block)` for block 0 to `blocks - 1`, after everything submitted
-   * before. Waits in it may take `timeoutMs` in all (0: no limit); `doorbell` is where a resumable program
-   * sleeps between its calls. Returns the command's number, from 1.
+   * Submits a launch: `program(descriptor, block, blocks)` for block 0 to `blocks - 1`, after everything
+   * submitted before. Waits in it may take `timeoutMs` in all (0: no limit). A resumable program, whose blocks
+   * take turns, also needs `frames`, the address of `frameBytes` bytes for each block, and sleeps on `doorbell`
+   * when none of its blocks can go on. Returns the command's number, from 1.
    */
   submit(
     moduleId: number,
@@ -234,6 +237,8 @@ export class Executor {
     blocks = 1,
     timeoutMs = 0,
     doorbell = 0,
+    frames = 0,
+    frameBytes = 0,
   ): number {
     this.#checkOpen();
     const index = typeof program === 'string' ? this.programIndex(moduleId, program) : program;
@@ -245,9 +250,10 @@ export class Executor {
     }
     this.#submitted += 1;
     if (this.#queue.length > 0 || this.#accepted - this.#updateCompleted() >= CAPACITY) {
-      this.#queue.push({ module: moduleId, program: index, descriptor, blocks, timeoutMs, doorbell });
+      const command = { module: moduleId, program: index, descriptor, blocks, timeoutMs, doorbell };
+      this.#queue.push({ ...command, frames, frameBytes });
       this.#watch();
-    } else this.#accept(moduleId, index, descriptor, blocks, timeoutMs, doorbell);
+    } else this.#accept(moduleId, index, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes);
     return this.#submitted;
   }
 
@@ -258,6 +264,8 @@ export class Executor {
     blocks: number,
     timeoutMs: number,
     doorbell: number,
+    frames: number,
+    frameBytes: number,
   ): void {
     const i32 = this.#i32;
     const command = this.#accepted + 1;
@@ -269,6 +277,8 @@ export class Executor {
     i32[slot + SLOT.blocks] = blocks;
     i32[slot + SLOT.timeoutMs] = timeoutMs;
     i32[slot + SLOT.doorbell] = doorbell;
+    i32[slot + SLOT.frames] = frames;
+    i32[slot + SLOT.frameBytes] = frameBytes;
     i32[slot + SLOT.status] = LAUNCH_STATUS.done;
     this.#accepted = command;
     Atomics.store(i32, this.#word + CONTROL.submitted, command | 0);
@@ -287,7 +297,8 @@ export class Executor {
     const moved = this.#queue.slice(0, room);
     this.#queue = this.#queue.slice(room);
     for (const c of moved) {
-      this.#accept(c.module, c.program, c.descriptor, c.blocks, c.timeoutMs, c.doorbell);
+      const { module, program, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes } = c;
+      this.#accept(module, program, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes);
     }
   }
 

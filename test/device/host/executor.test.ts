@@ -34,8 +34,8 @@ const ENTRIES = 64;
 const PROGRAMS = assemble({
   /** descriptor: { log: address, value }: appends value + block to the log. */
   append: [
-    ...[...get(0), ...load(0), ...set(4)],
-    ...[...get(4), ...constant(1), ...atomicAdd(), ...constant(4), ...multiply, ...get(4), ...add],
+    ...[...get(0), ...load(0), ...set(6)],
+    ...[...get(6), ...constant(1), ...atomicAdd(), ...constant(4), ...multiply, ...get(6), ...add],
     ...[...get(0), ...load(4), ...get(1), ...add, ...atomicStore(ENTRIES)],
     ...done,
   ],
@@ -43,15 +43,33 @@ const PROGRAMS = assemble({
   status: get(0),
   trap,
   endless: [...loop(branch(0)), ...done],
-  /** Block 0 is blocked until block 1 has set the word at the descriptor; a resumable program. */
-  meet: [
-    ...[...get(1), ...constant(1), ...equal],
-    ...when([...get(0), ...constant(1), ...atomicStore(), ...done, ...leave]),
-    ...[...get(0), ...atomicLoad(), ...constant(0), ...equal, ...when([...constant(2), ...leave])],
-    ...[...get(0), ...constant(1), ...atomicAdd(4), ...drop],
+  /** Ends with 100 * block + blocks for the last block. */
+  grid: [
+    ...[...get(1), ...constant(1), ...add, ...get(2), ...equal],
+    ...when([...get(1), ...constant(100), ...multiply, ...get(2), ...add, ...leave]),
     ...done,
   ],
 });
+
+const RESUMABLE = assemble(
+  {
+    /**
+     * Block 0 is blocked until block 1 has set the word at the descriptor, and counts its calls in its frame
+     * from the second word on; the first is 0 at its first call only. Ends with 16 + calls + 16 * first calls.
+     */
+    meet: [
+      ...[...get(1), ...constant(1), ...equal],
+      ...when([...get(0), ...constant(1), ...atomicStore(), ...done, ...leave]),
+      ...[...get(3), ...constant(1), ...atomicAdd(4), ...drop],
+      ...[...get(3), ...load(), ...constant(0), ...equal],
+      ...when([...get(3), ...constant(16), ...atomicAdd(4), ...drop]),
+      ...[...get(3), ...constant(7), ...atomicStore()],
+      ...[...get(0), ...atomicLoad(), ...constant(0), ...equal, ...when([...constant(2), ...leave])],
+      ...[...constant(16), ...get(3), ...load(4), ...add],
+    ],
+  },
+  4,
+);
 
 let device: HostDevice;
 
@@ -153,15 +171,30 @@ describe('an executor', () => {
     expect(log.values).toEqual([10, 11, 12, 13, 14]);
   });
 
-  it('lets blocks of a resumable program wait for each other', async () => {
+  it('tells every block how many there are', async () => {
     const { executor, programs } = start();
+    expect(await executor.done(executor.submit(programs, 'grid', 0, 4))).toBe(304);
+  });
+
+  it('lets blocks of a resumable program wait for each other, each with a frame of its own', async () => {
+    const { executor } = start();
+    const resumable = executor.load(RESUMABLE);
     const word = device.allocate(64);
-    expect(await executor.done(executor.submit(programs, 'meet', word, 2))).toBe(0);
-    expect(device.i32[(word + 4) >>> 2]).toBe(1);
+    const frames = device.allocate(64);
+    // A frame that is not fresh: its first word is cleared, the rest is the program's own affair.
+    device.i32[frames >>> 2] = 99;
+    const both = executor.submit(resumable, 'meet', word, 2, 0, 0, frames, 32);
+    // Block 0 began once and was called again once, after block 1.
+    expect(await executor.done(both)).toBe(16 + 16 + 2);
+    expect(device.i32[(frames + 32) >>> 2]).toBe(0);
     // Without block 1 block 0 waits for ever, or until its time is over.
-    const alone = executor.submit(programs, 'meet', device.allocate(64), 1, 50);
+    const alone = executor.submit(resumable, 'meet', device.allocate(64), 1, 50, 0, frames, 32);
     expect(await executor.done(alone)).toBe(1);
     expect(executor.reason(alone)).toEqual({ kind: 'timeout' });
+    const frameless = executor.submit(resumable, 'meet', word, 2);
+    expect(await refusal(executor.done(frameless))).toMatch(
+      /^internalError: .*resumable: submit it with memory/,
+    );
   });
 
   it('tells how a command ended long after its place in the ring was used again', async () => {

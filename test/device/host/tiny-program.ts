@@ -1,7 +1,8 @@
 /**
  * Device programs for tests, assembled by hand: independent of the compiler, and small enough to check by eye.
  *
- * Every program is `(descriptor: i32, block: i32) -> i32` and imports what the host device offers: env.memory,
+ * Every program is `(descriptor, block, blocks) -> status`, all i32, or has the address of a frame as a fourth
+ * parameter when it is resumable, and imports what the host device offers: env.memory,
  * env.spins, env.relax and env.wake.
  */
 
@@ -32,8 +33,10 @@ const vector = (items: number[][]): number[] => [...u(items.length), ...items.fl
 const section = (id: number, content: number[]): number[] => [id, ...u(content.length), ...content];
 
 const I32 = 0x7f;
-/** Locals of every program: 0 descriptor, 1 block, 2 round, 3 polls, 4 free, 5 free. */
-const EXTRA_LOCALS = 4;
+/** Locals of every program: 0 descriptor, 1 block, 2 blocks, 3 frame, 4 round, 5 polls, 6 and 7 free. */
+const LOCALS = 8;
+const ROUND = 4;
+const POLLS = 5;
 
 export const get = (local: number): number[] => [0x20, local];
 export const set = (local: number): number[] => [0x21, local];
@@ -67,26 +70,26 @@ const spins = [0x23, 0];
 export function waitUntil(condition: number[], doorbell: number[]): number[] {
   return [
     ...constant(0),
-    ...set(2),
+    ...set(ROUND),
     ...constant(0),
-    ...set(3),
+    ...set(POLLS),
     ...block(
       loop(
         [...condition, ...branchIf(1)],
-        [...get(3), ...constant(1), ...add, ...set(3)],
-        [...get(3), ...spins, ...lessSigned, ...branchIf(0)],
-        [...constant(0), ...set(3)],
-        [...get(2), ...doorbell, ...callRelax],
+        [...get(POLLS), ...constant(1), ...add, ...set(POLLS)],
+        [...get(POLLS), ...spins, ...lessSigned, ...branchIf(0)],
+        [...constant(0), ...set(POLLS)],
+        [...get(ROUND), ...doorbell, ...callRelax],
         when([...constant(1), ...leave]),
-        [...get(2), ...constant(1), ...add, ...set(2)],
+        [...get(ROUND), ...constant(1), ...add, ...set(ROUND)],
         branch(0),
       ),
     ),
   ];
 }
 
-/** Bytes of a module with these programs; each body leaves the status. */
-export function assemble(programs: Record<string, number[]>): Uint8Array {
+/** Bytes of a module with these programs; each body leaves the status. Four parameters: resumable programs. */
+export function assemble(programs: Record<string, number[]>, parameters: 3 | 4 = 3): Uint8Array {
   const bodies = Object.values(programs);
   const names = Object.keys(programs);
   return Uint8Array.from([
@@ -94,6 +97,7 @@ export function assemble(programs: Record<string, number[]>): Uint8Array {
     ...section(
       1,
       vector([
+        [0x60, parameters, ...new Array<number>(parameters).fill(I32), 1, I32],
         [0x60, 2, I32, I32, 1, I32],
         [0x60, 1, I32, 0],
       ]),
@@ -103,8 +107,8 @@ export function assemble(programs: Record<string, number[]>): Uint8Array {
       vector([
         [...name('env'), ...name('memory'), 0x02, 0x03, ...u(1), ...u(65536)],
         [...name('env'), ...name('spins'), 0x03, I32, 0x00],
-        [...name('env'), ...name('relax'), 0x00, 0],
-        [...name('env'), ...name('wake'), 0x00, 1],
+        [...name('env'), ...name('relax'), 0x00, 1],
+        [...name('env'), ...name('wake'), 0x00, 2],
       ]),
     ),
     ...section(3, vector(bodies.map(() => [0]))),
@@ -113,7 +117,7 @@ export function assemble(programs: Record<string, number[]>): Uint8Array {
       10,
       vector(
         bodies.map((body) => {
-          const code = [1, EXTRA_LOCALS, I32, ...body, 0x0b];
+          const code = [1, LOCALS - parameters, I32, ...body, 0x0b];
           return [...u(code.length), ...code];
         }),
       ),
