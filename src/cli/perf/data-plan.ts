@@ -175,21 +175,3 @@ export function describeSegment(
 
 /** Content of `firstWrong` while no element is wrong. */
 export const NOTHING_WRONG = (1n << 64n) - 1n;
-
-/**
- * Elements of one run of a program. Engines optimise a function while it is called again and again, not while
- * it loops; pieces of a few hundred microseconds reach the fast code soon.
- */
-const PIECE_ELEMENTS = 65536;
-
-/** The segment cut into pieces that one program run each handles. */
-export function* segmentPieces(segment: DataSegment): Generator<DataSegment> {
-  for (let done = 0; done < segment.count; done += PIECE_ELEMENTS) {
-    yield {
-      ...segment,
-      first: segment.first + done,
-      start: segment.start + done,
-      count: Math.min(PIECE_ELEMENTS, segment.count - done),
-    };
-  }
-}

@@ -5,7 +5,6 @@ import {
   describeSegment,
   kindOf,
   NOTHING_WRONG,
-  segmentPieces,
 } from '#src/cli/perf/data-plan.js';
 import { COLLECTIVE_NAMES, type CollectiveName, countsFor } from '#src/cli/perf/sizes.js';
 import { TestDataWork } from '#src/collectives/test-data.js';
@@ -110,16 +109,6 @@ describe('segments', () => {
     count: 150000,
     start: 2,
   };
-
-  it('are cut into pieces that follow each other', () => {
-    let next = 0;
-    for (const piece of segmentPieces(segment)) {
-      expect(piece).toEqual({ ...segment, first: 5 + next, start: 2 + next, count: piece.count });
-      next += piece.count;
-    }
-    expect(next).toBe(150000);
-    expect([...segmentPieces({ ...segment, count: 0 })]).toEqual([]);
-  });
 
   it('become descriptors and kinds of programs', () => {
     const view = new DataView(new ArrayBuffer(TestDataWork.size));

@@ -5,6 +5,7 @@ import {
   COLLECTIVE_NAMES,
   checkRankCount,
   countsFor,
+  iterationsFor,
   rotationOffset,
   sweepSizes,
   warmupSizes,
@@ -98,6 +99,12 @@ describe('sweeps', () => {
 
   it('warms up by doubling', () => {
     expect([...warmupSizes(sweep, 4)]).toEqual([8, 16, 32]);
+  });
+
+  it('times small sizes more often, unless a number was asked for', () => {
+    const sizes = [0, 16383, 16384, 131071, 131072, 1048575, 1048576];
+    expect(sizes.map((bytes) => iterationsFor(bytes, 20, false))).toEqual([1000, 1000, 200, 200, 50, 50, 20]);
+    expect(sizes.map((bytes) => iterationsFor(bytes, 7, true))).toEqual([7, 7, 7, 7, 7, 7, 7]);
   });
 
   it('walks small operations through the whole buffer', () => {
