@@ -11,6 +11,7 @@
  * An open and idle bootstrap does not keep the process alive; a pending operation does.
  */
 
+import { createHmac } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { hostname } from 'node:os';
 import { TuttiError } from '../errors/tutti-error.js';
@@ -119,6 +120,8 @@ export class Bootstrap implements AsyncDisposable {
   readonly launch: LaunchEnvironment | undefined;
 
   readonly #rootName: string;
+  readonly #secret: Uint8Array;
+  readonly #generation: number;
   readonly #timeoutMs: number;
   readonly #connection: ControlConnection;
   readonly #peers: PeerConnections;
@@ -147,6 +150,9 @@ export class Bootstrap implements AsyncDisposable {
     this.members = parts.welcome.members;
     this.rootRank = parts.welcome.rootRank;
     this.launch = parts.launch;
+    const { options } = parts;
+    this.#secret = options.id !== undefined ? decodeUniqueId(options.id).secret : options.secret;
+    this.#generation = options.generation ?? 0;
     this.#timeoutMs = parts.options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#connection = parts.connection;
     this.#peers = parts.peers;
@@ -195,7 +201,7 @@ export class Bootstrap implements AsyncDisposable {
     const address = { host, port };
     const mistake = mistakeOf(rank, size);
     const deadline = new Deadline(mistake === undefined ? timeoutMs : Math.min(timeoutMs, MISTAKE_REPORT_MS));
-    if (options.id === undefined && rank === 0) await launchRoot(address, secret);
+    const releaseRoot = options.id === undefined && rank === 0 ? await launchRoot(address, secret) : () => {};
 
     const never = new AbortController();
     const signal = options.signal ?? never.signal;
@@ -229,6 +235,8 @@ export class Bootstrap implements AsyncDisposable {
     } catch (error) {
       peers?.close(new TuttiError('internalError', 'The bootstrap did not start.'));
       throw mistake ?? error;
+    } finally {
+      releaseRoot();
     }
     return Bootstrap.#awaitWelcome(socket, peers!, {
       options,
@@ -513,6 +521,14 @@ export class Bootstrap implements AsyncDisposable {
       );
     }
     return this.#peers.request(member, purpose, timeoutMs);
+  }
+
+  /**
+   * A key of 32 bytes for connections that a transport makes itself: the same at all ranks of this communicator,
+   * different for every purpose, and of no use to find the secret.
+   */
+  deriveKey(purpose: string): Uint8Array {
+    return createHmac('sha256', this.#secret).update(`tutti ${purpose} ${this.#generation}`).digest();
   }
 
   /**

@@ -74,7 +74,8 @@ export class ByteReader {
   #offset = 0;
 
   constructor(bytes: Uint8Array) {
-    this.#bytes = bytes;
+    // A plain view: `slice` of a Node Buffer would share its memory rather than copy.
+    this.#bytes = new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
     this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   }
 

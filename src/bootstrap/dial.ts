@@ -46,9 +46,16 @@ export function readRetryRule(env: Readonly<Record<string, string | undefined>>)
   };
 }
 
-function connectOnce(address: SocketAddress, timeoutMs: number, signal: AbortSignal): Promise<Socket> {
+function openSocket({ host, port }: SocketAddress): Socket {
+  return connect({ host, port, noDelay: true });
+}
+
+function connectOnce(
+  { address, open = openSocket, signal }: DialOptions,
+  timeoutMs: number,
+): Promise<Socket> {
   return new Promise((resolve, reject) => {
-    const socket = connect({ host: address.host, port: address.port, noDelay: true });
+    const socket = open(address);
     ignoreSocketErrors(socket);
     const finish = (error?: Error): void => {
       cancelTimer();
@@ -78,6 +85,8 @@ export interface DialOptions {
   retry: RetryRule;
   /** Ends the dialing; its reason is thrown. */
   signal: AbortSignal;
+  /** Begins a connection, for callers with wishes of their own (default: a socket with no delay). */
+  open?: (address: SocketAddress) => Socket;
 }
 
 function isRetried(error: unknown): boolean {
@@ -105,7 +114,7 @@ export async function dial(options: DialOptions, greet: (socket: Socket) => Prom
     let socket: Socket | undefined;
     let failure: unknown;
     try {
-      socket = await connectOnce(address, deadline.leftMs, signal);
+      socket = await connectOnce(options, deadline.leftMs);
       const cut = (): void => void socket?.destroy();
       signal.addEventListener('abort', cut);
       try {

@@ -158,7 +158,9 @@ function readOpenMpi(env: Environment): Identity | undefined {
     get(env, 'OMPI_MCA_ess_base_jobid') ??
     get(env, 'OMPI_MCA_orte_ess_jobid') ??
     get(env, 'OMPI_MCA_orte_hnp_uri');
-  return { ...ranks, job: name === undefined ? '' : `mpi ${name}`, firstHost: undefined };
+  // Open MPI 4 draws this key at random for every job; it makes the computed secret hard to guess.
+  const key = get(env, 'OMPI_MCA_orte_precondition_transports') ?? '';
+  return { ...ranks, job: name === undefined ? '' : `mpi ${name} ${key}`, firstHost: undefined };
 }
 
 function readMpich(env: Environment): Identity | undefined {
@@ -170,8 +172,8 @@ function readMpich(env: Environment): Identity | undefined {
     localSize: 'MPI_LOCALNRANKS',
   });
   if (ranks === undefined) return undefined;
-  const name = get(env, 'PMI_JOBID') ?? get(env, 'HYDRA_JOBID') ?? get(env, 'PMI_ID_MAP');
-  return { ...ranks, job: name === undefined ? '' : `pmi ${name}`, firstHost: undefined };
+  // Hydra names no job; see the parent process in readLaunchEnvironment.
+  return { ...ranks, job: '', firstHost: undefined };
 }
 
 function readSlurm(env: Environment): Identity | undefined {

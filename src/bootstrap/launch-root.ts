@@ -31,17 +31,25 @@ async function start(address: SocketAddress, secret: Uint8Array): Promise<Root> 
   return Root.start({ host: await bindHost(address.host), port: address.port, secret, reusable: true });
 }
 
-/** The running root of this process for `address`, started if need be. */
-export async function launchRoot(address: SocketAddress, secret: Uint8Array): Promise<void> {
+/**
+ * Makes sure that the root of this process for `address` runs, until the returned function is called: by then
+ * the calling rank has come, and the root lasts as long as its sessions.
+ */
+export async function launchRoot(address: SocketAddress, secret: Uint8Array): Promise<() => void> {
   const key = `${formatSocketAddress(address)} ${Buffer.from(secret).toString('hex')}`;
-  const existing = roots.get(key);
-  if (existing !== undefined && !(await existing).closed) return;
-  const starting = start(address, secret);
-  roots.set(key, starting);
-  try {
-    await starting;
-  } catch (error) {
-    roots.delete(key);
-    throw error;
+  let starting = roots.get(key);
+  let root = await starting;
+  if (root === undefined || root.closed) {
+    // Another caller may have started it while we waited.
+    if (roots.get(key) === starting) roots.set(key, start(address, secret));
+    starting = roots.get(key)!;
+    try {
+      root = await starting;
+    } catch (error) {
+      if (roots.get(key) === starting) roots.delete(key);
+      throw error;
+    }
   }
+  root.retain();
+  return () => root.release();
 }

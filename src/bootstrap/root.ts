@@ -36,7 +36,8 @@ export class Root {
   readonly #reusable: boolean;
   readonly #closeWhenIdle: boolean;
   readonly #sessions = new Map<number, RootSession>();
-  #open = 0;
+  /** Sessions that run, and ranks of this process that are on their way to one. */
+  #users = 0;
   #failed = false;
   #closed = false;
 
@@ -79,7 +80,7 @@ export class Root {
         socket.destroy();
         return;
       }
-      this.#open++;
+      this.#users++;
       session = new RootSession(PROCESS_NONCE, formatSocketAddress(this.address), (failed) =>
         this.#sessionOver(failed),
       );
@@ -90,9 +91,18 @@ export class Root {
 
   /** After a failed start the root stays, so that ranks which come late learn why at once. */
   #sessionOver(failed: boolean): void {
-    this.#open--;
     this.#failed ||= failed;
-    if (this.#open === 0 && !this.#failed && this.#closeWhenIdle) this.close();
+    this.release();
+  }
+
+  /** Keeps an idle root open until `release`: a rank of this process is about to come. */
+  retain(): void {
+    this.#users++;
+  }
+
+  release(): void {
+    this.#users--;
+    if (this.#users === 0 && !this.#failed && this.#closeWhenIdle) this.close();
   }
 
   /** Stops listening. Sessions that run go on until their ranks leave, unless `cut`. */

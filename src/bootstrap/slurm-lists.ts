@@ -8,9 +8,8 @@
 
 /** The first host of a host list; undefined when the text is no host list. */
 export function firstSlurmHost(list: string): string | undefined {
-  const item = /^(?:[^,[\]]|\[[^\]]*\])+/.exec(list.trim())?.[0];
-  if (item === undefined || !/^(?:[A-Za-z0-9._-]|\[\d[\d,-]*\])+$/.test(item)) return undefined;
-  return item.replace(/\[(\d+)[^\]]*\]/g, '$1');
+  const item = /^((?:[A-Za-z0-9._-]|\[\d[\d,-]*\])+)(?:,|$)/.exec(list.trim())?.[1];
+  return item?.replace(/\[(\d+)[^\]]*\]/g, '$1');
 }
 
 /** Number of tasks of node `node` (counted from 0); undefined when the text does not tell. */

@@ -91,7 +91,8 @@ export function decodeUniqueId(id: Uint8Array): UniqueIdContent {
   return {
     host: zone === '' ? address : `${address}%${zone}`,
     port,
-    secret: id.slice(SECRET_AT, SECRET_AT + SECRET_BYTES),
+    // Not id.slice: that of a Node Buffer shares memory.
+    secret: new Uint8Array(id.subarray(SECRET_AT, SECRET_AT + SECRET_BYTES)),
   };
 }
 
