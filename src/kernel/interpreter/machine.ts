@@ -221,14 +221,18 @@ export class Machine {
     return new type((region.view.buffer as ArrayBuffer).slice(at, at + bytes));
   }
 
-  /** Makes a region that holds a struct, its other fields zero, and returns its address. */
+  /**
+   * Makes a region that holds a struct, its other fields zero, and returns its address. Say `readOnly` where
+   * programs only load it: that also spares the bookkeeping of who did.
+   */
   struct<F extends Record<string, FieldType>>(
     layout: Struct<F>,
     owner: number,
     values: { readonly [K in keyof F]?: number | bigint | readonly (number | bigint)[] },
-    name = layout.name,
+    options: RegionOptions & { name?: string } = {},
   ): number {
-    const address = this.region(name, layout.size, owner, { zeroed: true });
+    const name = options.name ?? layout.name;
+    const address = this.region(name, layout.size, owner, { ...options, zeroed: true });
     const target = layout.at(this.view(address), 0);
     for (const [field, value] of Object.entries(values)) {
       if (value === undefined) continue;

@@ -113,6 +113,7 @@ export class Memory {
         knownWriter = w;
       }
       if ((flags[i]! & STORED) === 0) this.#uninitialized(t, region, i);
+      if (region.readOnly) continue; // nobody will store
       const r = readers[i]!;
       if (r !== before) {
         before = r;
@@ -189,7 +190,7 @@ export class Memory {
 
   /** A store needs order after the loads of the set; synchronising ones only matter to a weak store. */
   #checkReaders(t: Thread, region: Region, at: number, set: number, weak: boolean): void {
-    for (const reader of this.#readers.of(set)) {
+    for (let reader = this.#readers.of(set); reader !== undefined; reader = reader.before) {
       if ((weak || !reader.sync) && !t.knows(reader.stamp)) {
         const place = `${region.name}+0x${at.toString(16)}`;
         const who = this.#who(reader.stamp);

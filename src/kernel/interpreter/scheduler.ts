@@ -91,6 +91,11 @@ export class Scheduler {
         return runnable[this.#turn]!;
       case 'starve': {
         if (this.#victim === undefined || step > this.#victimUntil) this.#chooseVictim(step);
+        // Mostly a few tries find another thread; looking through all of them is for the end of a run.
+        for (let i = 0; i < 4; i++) {
+          const t = this.#random.pick(runnable);
+          if (!this.#victim!(t)) return t;
+        }
         const others = runnable.filter((t) => !this.#victim!(t));
         return this.#random.pick(others.length > 0 ? others : runnable);
       }
