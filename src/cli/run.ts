@@ -77,11 +77,16 @@ export async function runCommand(argv: string[]): Promise<number> {
     report(error.message);
     return EXIT_USAGE;
   }
-  const root = await createUniqueId({ host: LOOPBACK, reusable: true });
+  let root: UniqueIdRoot | undefined;
   try {
+    root = await createUniqueId({ host: LOOPBACK, reusable: true });
     return await runRanks(parsed, root);
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    report(error.message);
+    return 1;
   } finally {
-    root.close();
+    root?.close();
   }
 }
 
@@ -125,7 +130,6 @@ async function runRanks(options: RunArguments, root: UniqueIdRoot): Promise<numb
 
   clearTimeout(timer);
   for (const name of FORWARDED) process.off(name, forward);
-  stdout.detach();
-  stderr.detach();
+  await Promise.all([stdout.finish(), stderr.finish()]);
   return ownExitCode ?? group.firstFailure?.exitCode ?? 0;
 }

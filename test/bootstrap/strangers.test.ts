@@ -145,6 +145,20 @@ describe('the root drops, and the ranks still meet', () => {
   });
 });
 
+test.each(['::1', undefined])('a root at %s is reached, and ranks reach each other', async (host) => {
+  root.close();
+  root = await createUniqueId(host === undefined ? {} : { host });
+  const ranks = await Promise.all(
+    [0, 1].map((rank) => Bootstrap.connect({ id: root.id, rank, size: 2, timeoutMs: 5000 })),
+  );
+  expect(ranks[0]!.members.map((member) => member.listenHost)).toEqual(
+    Array(2).fill(decodeUniqueId(root.id).host),
+  );
+  const pair = await Promise.all([ranks[0]!.peerConnection(1, 'x'), ranks[1]!.peerConnection(0, 'x')]);
+  for (const socket of pair) socket.destroy();
+  await Promise.all(ranks.map((rank) => rank.close()));
+});
+
 test("a stranger at a rank's own listener is dropped, and the pair still connects", async () => {
   const ranks = await Promise.all(
     [0, 1].map((rank) => Bootstrap.connect({ id: root.id, rank, size: 2, timeoutMs: 5000 })),

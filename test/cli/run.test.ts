@@ -1,11 +1,14 @@
 /** `tutti run` as a user meets it: a process with arguments, output, signals and an exit code. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { PassThrough } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
 import { parseRunArguments } from '#src/cli/run/arguments.js';
 import { LinePrefixer, MAX_LINE_BYTES } from '#src/cli/run/line-prefixer.js';
+import { Output } from '#src/cli/run/output.js';
 
 const RUN = fileURLToPath(new URL('./programs/tutti-run.mjs', import.meta.url));
 const RANK = fileURLToPath(new URL('./programs/rank.mjs', import.meta.url));
@@ -191,6 +194,11 @@ describe('tutti run', () => {
     expect(stderr.split('\n').sort()).toEqual(['', '[0] nor here', '[1] nor here']);
   });
 
+  test('--no-prefix leaves the lines as they are', async () => {
+    const { stdout } = await run('-n', '2', '--no-prefix', RANK, 'partial');
+    expect(stdout).toBe('no end\nno end\n');
+  });
+
   test('binary output passes unchanged and endless lines are cut', async () => {
     const { stdout } = await start('-n', '1', RANK, 'binary').ended;
     expect([...stdout.subarray(0, 13)]).toEqual([
@@ -226,6 +234,30 @@ describe('tutti run', () => {
     expect((await job.ended).code).toBe(141);
   });
 
+  test('a reader that pauses stops neither signals nor the end of the ranks', async () => {
+    const job = start('-n', '2', RANK, 'flood');
+    await until(() => job.output().split('pid').length >= 3);
+    const pids = [...job.output().matchAll(/pid (\d+)/g)].map((match) => Number(match[1]));
+    job.child.stdout!.pause();
+    // Long enough for every buffer on the way to be full.
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    job.child.kill('SIGTERM');
+    await until(() => !pids.some(alive), 4000);
+    job.child.stdout!.resume();
+    expect((await job.ended).code).toBe(143);
+  });
+
+  test('a reader that is slow gets everything', async () => {
+    const job = start('-n', '2', RANK, 'lines', '20000');
+    await until(() => job.output().length > 0);
+    job.child.stdout!.pause();
+    await new Promise((resolve) => setTimeout(resolve, 2500));
+    job.child.stdout!.resume();
+    const { code, stdout } = await job.ended;
+    expect(code).toBe(0);
+    expect(stdout.toString().split('\n')).toHaveLength(40_001);
+  });
+
   test('programs other than scripts run as they are; a missing one gives 127', async () => {
     const shell = await run('-n', '2', 'sh', '-c', 'echo $RANK; exit $RANK');
     expect(shell.code).toBe(1);
@@ -256,6 +288,7 @@ test('options may be written with = and end at the script', () => {
     ranks: 4,
     timeoutMs: 1500,
     graceMs: 5000,
+    prefixes: true,
     program: 'a.js',
     programArguments: ['--grace', '1'],
   });
@@ -289,4 +322,25 @@ test('a line of exactly the longest length is not cut', () => {
   prefixer.push(Buffer.from('\nend\n'));
   const lines = Buffer.concat(out).toString().split('\n');
   expect(lines.map((line) => line.length)).toEqual([MAX_LINE_BYTES, MAX_LINE_BYTES, 3, 0]);
+});
+
+test('prefixes are coloured on a terminal, unless NO_COLOR is set', async () => {
+  const written = async (): Promise<string> => {
+    const terminal = Object.assign(new PassThrough(), { isTTY: true });
+    const source = new PassThrough();
+    new Output(terminal, () => {}).attach(source, 1);
+    source.end('hello\n');
+    await once(source, 'close');
+    return terminal.read().toString();
+  };
+  const before = process.env.NO_COLOR;
+  try {
+    delete process.env.NO_COLOR;
+    expect(await written()).toBe('\u001b[32m[1]\u001b[39m hello\n');
+    process.env.NO_COLOR = '1';
+    expect(await written()).toBe('[1] hello\n');
+  } finally {
+    if (before === undefined) delete process.env.NO_COLOR;
+    else process.env.NO_COLOR = before;
+  }
 });

@@ -1,6 +1,9 @@
 /**
  * One output stream of `tutti run` that all ranks write to. When its reader is slow the ranks' pipes are not
  * read, so the ranks wait rather than our memory grow. When its reader is gone the owner is told once.
+ *
+ * Node writes to pipes and terminals synchronously: a reader that pauses (`| less`) would stop this process, and
+ * with it the signals and the root of the ranks. So the stream is made asynchronous while ranks write to it.
  */
 import type { Readable, Writable } from 'node:stream';
 import { styleText } from 'node:util';
@@ -9,16 +12,25 @@ import { LinePrefixer } from './line-prefixer.js';
 /** Rank prefixes cycle through these; red is left to errors. */
 const COLORS = ['cyan', 'green', 'yellow', 'magenta', 'blue'] as const;
 
+type OutputStream = Writable & { isTTY?: boolean };
+
+/** Files are written synchronously whatever one asks, and have no such handle. */
+function setBlocking(stream: OutputStream, blocking: boolean): void {
+  (stream as { _handle?: { setBlocking?(blocking: boolean): void } })._handle?.setBlocking?.(blocking);
+}
+
 export class Output {
-  readonly #stream: Writable & { isTTY?: boolean };
+  readonly #stream: OutputStream;
   readonly #waiting = new Set<Readable>();
   readonly #prefixes: boolean;
   readonly #onError: (error: Error) => void;
   #broken = false;
 
-  /** @param onBroken called when nobody reads any more (EPIPE) or writing fails
-   *  @param prefixes whether lines begin with the rank's number */
-  constructor(stream: Writable & { isTTY?: boolean }, onBroken: () => void, prefixes = true) {
+  /**
+   * @param onBroken called when nobody reads any more (EPIPE) or writing fails
+   * @param prefixes whether lines begin with the rank's number
+   */
+  constructor(stream: OutputStream, onBroken: () => void, prefixes = true) {
     this.#prefixes = prefixes;
     this.#stream = stream;
     this.#onError = () => {
@@ -29,6 +41,7 @@ export class Output {
     };
     stream.on('error', this.#onError);
     stream.on('drain', this.#resume);
+    setBlocking(stream, false);
   }
 
   readonly #resume = (): void => {
@@ -40,7 +53,9 @@ export class Output {
   attach(source: Readable, rank: number): void {
     const colored = this.#stream.isTTY === true && process.env.NO_COLOR === undefined;
     const label = `[${rank}]`;
-    const shown = colored ? styleText(COLORS[rank % COLORS.length]!, label) : label;
+    // Whether to colour is decided above for this stream; Node would look at its standard output.
+    const style = { validateStream: false };
+    const shown = colored ? styleText(COLORS[rank % COLORS.length]!, label, style) : label;
     const prefix = this.#prefixes ? `${shown} ` : '';
     const prefixer = new LinePrefixer(prefix, (lines) => {
       if (this.#broken || this.#stream.destroyed || this.#stream.write(lines) || this.#broken) return;
@@ -56,7 +71,12 @@ export class Output {
     source.on('error', () => {});
   }
 
-  detach(): void {
+  /** Waits until everything is written, then leaves the stream as it was. */
+  async finish(): Promise<void> {
+    if (!this.#broken && !this.#stream.destroyed) {
+      await new Promise<void>((resolve) => this.#stream.write('', () => resolve()));
+    }
+    setBlocking(this.#stream, true);
     this.#stream.off('drain', this.#resume);
     this.#stream.off('error', this.#onError);
   }

@@ -93,6 +93,10 @@ const behaviours = {
       process.stdout.write(block);
     }
   },
+  flood() {
+    console.log(`pid ${process.pid}`);
+    setInterval(() => process.stdout.write(`${'x'.repeat(100_000)}\n`), 1);
+  },
   partial() {
     process.stdout.write('no end');
     process.stderr.write('nor here');
