@@ -229,9 +229,9 @@ export class Machine {
     layout: Struct<F>,
     owner: number,
     values: { readonly [K in keyof F]?: number | bigint | readonly (number | bigint)[] },
-    options: RegionOptions & { name?: string } = {},
+    name = layout.name,
+    options: RegionOptions = {},
   ): number {
-    const name = options.name ?? layout.name;
     const address = this.region(name, layout.size, owner, { ...options, zeroed: true });
     const target = layout.at(this.view(address), 0);
     for (const [field, value] of Object.entries(values)) {

@@ -94,7 +94,7 @@ export function channelScenario(form: ChannelForm, steps = 7): (options: Machine
     const slots = machine.region('slots', SLOTS * STEP_BYTES, 1);
     const flags = machine.region('flags', 256, 1, { zeroed: true });
     const shared = { slots, head: flags, tail: flags + 128, steps };
-    const work0 = machine.struct(Work, 0, { ...shared, data: source }, { readOnly: true });
+    const work0 = machine.struct(Work, 0, { ...shared, data: source }, 'work', { readOnly: true });
     const work1 = machine.struct(Work, 1, { ...shared, data: target });
     machine.launch(send, { rank: 0, descriptor: work0 });
     machine.launch(receive, { rank: 1, descriptor: work1 });

@@ -375,7 +375,7 @@ describe('the host side', () => {
     expect([...machine.readArray(at, Uint32Array, 3)]).toEqual([1, 2, 3]);
     expect(machine.read('ptr', at + 16)).toBe(5 * 2 ** 32);
     expect(machine.read('u64', at + 24)).toBe(1n << 40n);
-    const fixed = machine.struct(Many, 0, {}, { name: 'fixed', readOnly: true });
+    const fixed = machine.struct(Many, 0, {}, 'fixed', { readOnly: true });
     expect(machine.describe(fixed + 8)).toBe('fixed+0x8');
     const p = kernel('store', ONE, (k, work) => k.store('u32', work, 1));
     machine.launch(p, { rank: 0, descriptor: fixed });
