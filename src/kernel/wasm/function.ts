@@ -446,7 +446,7 @@ class FunctionCompiler {
         memory.storePart(code, action.align);
         break;
       case 'copy':
-        code.op('memory.copy');
+        memory.copy(code);
         break;
       case 'atomic':
         memory.atomic(code, action, offset);

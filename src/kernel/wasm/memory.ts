@@ -327,3 +327,100 @@ export function storePart(code: Code, align: number): void {
     });
   });
 }
+
+/**
+ * Up to this many bytes a copy is done in line. `memory.copy` is a call out of WebAssembly of about 20 ns, but
+ * moves 2 to 4 times more per ns than a loop of packets (Node 20, Xeon 2.5 GHz); they meet at 300 to 500 bytes.
+ */
+const INLINE_COPY_BYTES = 256;
+
+/** Takes target, source and byte count from the stack. */
+export function copy(code: Code): void {
+  code.scratch('i32', 4, (...locals) => {
+    const [to, from, bytes, last] = locals as [number, number, number, number];
+    code.set(bytes);
+    code.set(from);
+    code.set(to);
+
+    /** Moves `size` bytes at `offset` behind the local `at`, or behind the start. */
+    const move = (size: 1 | 2 | 4 | 8 | 16, at?: number, offset = 0) => {
+      const [load, store] = PIECE[size];
+      for (const address of [to, from]) {
+        code.get(address);
+        if (at === undefined) continue;
+        code.get(at);
+        code.op('i32.add');
+      }
+      code.memory(load, 1, offset);
+      code.memory(store, 1, offset);
+    };
+    const moveTwo = (at: number) => {
+      move(16, at);
+      move(16, at, 16);
+    };
+    /** The offset of the last `size` bytes. */
+    const setLast = (size: number) => {
+      code.get(bytes);
+      code.i32(size);
+      code.op('i32.sub');
+      code.set(last);
+    };
+    const atLeast = (size: number) => {
+      code.get(bytes);
+      code.i32(size);
+      code.op('i32.ge_u');
+    };
+
+    code.block((done) => {
+      code.get(bytes);
+      code.i32(INLINE_COPY_BYTES);
+      code.op('i32.gt_u');
+      code.if(() => {
+        code.get(to, from, bytes);
+        code.op('memory.copy');
+        code.branch(done);
+      });
+      atLeast(32);
+      code.if(() => {
+        // Two packets at a time from the start, and two that end with the last byte and may overlap those before.
+        setLast(32);
+        code.scratch('i32', 1, (at) => {
+          code.i32(0);
+          code.set(at!);
+          code.loop((again) => {
+            moveTwo(at!);
+            code.get(at!);
+            code.i32(32);
+            code.op('i32.add');
+            code.tee(at!);
+            code.get(last);
+            code.op('i32.lt_u');
+            code.branchIf(again);
+          });
+        });
+        moveTwo(last);
+        code.branch(done);
+      });
+      // Twice the largest power of two that fits: from the start and to the end.
+      for (const size of [16, 8, 4, 2] as const) {
+        atLeast(size);
+        code.if(() => {
+          setLast(size);
+          move(size);
+          move(size, last);
+          code.branch(done);
+        });
+      }
+      code.get(bytes);
+      code.if(() => move(1));
+    });
+  });
+}
+
+const PIECE = {
+  1: ['i32.load8_u', 'i32.store8'],
+  2: ['i32.load16_u', 'i32.store16'],
+  4: ['i32.load', 'i32.store'],
+  8: ['i64.load', 'i64.store'],
+  16: ['v128.load', 'v128.store'],
+} as const;

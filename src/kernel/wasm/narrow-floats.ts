@@ -2,9 +2,12 @@
  * Packets of float16, bfloat16 and the two fp8 types: conversion to and from float32, and reduction steps,
  * all without branches.
  *
- * Widening: exponent and mantissa are put where float32 has them, and a multiplication by a power of two
- * corrects the exponent bias; it is exact and turns subnormal numbers into normal ones by itself. What was an
- * infinity or a NaN comes out too large to be anything else and gets the exponent of all ones.
+ * Widening: exponent and mantissa are put where float32 has them and a constant is added to the exponent. That
+ * takes subnormal numbers for 1.m instead of 0.m; with s the smallest normal number, they are corrected by
+ * min(x, 2x - s), which leaves all others alone. (Multiplying instead is shorter, but float32 subnormals as
+ * operands cost x86 processors hundreds of cycles.) In formats with infinities the constant is so large that
+ * their exponent becomes float32's own for infinities and NaNs; the value is then 2^112 times too large, which
+ * is taken back after the operation, where an overflow has become an infinity by itself.
  *
  * Narrowing: adding a power of two that is 2^(23 - mantissa bits) times the value's own exponent makes the
  * float32 adder round to the narrow mantissa, to nearest even; the low bits of the sum are then the mantissa
@@ -27,20 +30,43 @@ interface Format {
   readonly width: 8 | 16;
   readonly mantissaBits: number;
   readonly exponentBias: number;
-  /** From this magnitude on, after widening, a value was an infinity or a NaN. */
-  readonly special: number;
+  /** What widening adds to the exponent. */
+  readonly exponentShift: number;
   /** Magnitudes are clamped to this before narrowing. */
   readonly clamp: number;
   /** What makes a NaN of the code of `clamp`. */
   readonly quietBit: number;
 }
 
+/** From the exponent of all ones of five bits to that of eight bits. */
+const TO_SPECIAL = 255 - 31;
+
 const FORMATS: Record<SmallExponent, Format> = {
-  float16: { width: 16, mantissaBits: 10, exponentBias: 15, special: 65536, clamp: 65536, quietBit: 0x200 },
-  // No infinity: the one special code would be 480. Code of 448: 0x7e.
-  float8e4m3: { width: 8, mantissaBits: 3, exponentBias: 7, special: 480, clamp: 448, quietBit: 0x01 },
-  // Code of 57344: 0x7b.
-  float8e5m2: { width: 8, mantissaBits: 2, exponentBias: 15, special: 65536, clamp: 57344, quietBit: 0x04 },
+  float16: {
+    width: 16,
+    mantissaBits: 10,
+    exponentBias: 15,
+    exponentShift: TO_SPECIAL,
+    clamp: 65536, // code 0x7c00
+    quietBit: 0x200,
+  },
+  // No infinity and a single NaN, which would be 480.
+  float8e4m3: {
+    width: 8,
+    mantissaBits: 3,
+    exponentBias: 7,
+    exponentShift: 127 - 7,
+    clamp: 448, // code 0x7e
+    quietBit: 0x01,
+  },
+  float8e5m2: {
+    width: 8,
+    mantissaBits: 2,
+    exponentBias: 15,
+    exponentShift: TO_SPECIAL,
+    clamp: 57344, // code 0x7b
+    quietBit: 0x04,
+  },
 };
 
 const SIGN = 0x8000_0000;
@@ -63,33 +89,59 @@ function requireNarrow(type: ElementType): Narrow {
 
 // ---- widening ----
 
+/** The power of two by which `widenLanes` leaves values too large. */
+function excess(f: Format): number {
+  return f.exponentShift - (FLOAT32_BIAS - f.exponentBias);
+}
+
+/** Takes the excess back. */
+function scaleDown(code: Code, f: Format): void {
+  if (excess(f) === 0) return;
+  code.lanesFloat32(2 ** -excess(f));
+  code.op('f32x4.mul');
+}
+
 /**
- * Turns lanes with the narrow value's bits from `top` downwards (bit 31 for the top; above it sign bits) into
- * float32.
+ * Turns lanes with the narrow bits from bit `top` downwards, and copies of the sign above, into float32 that is
+ * too large by the excess. The NaN of float8e4m3 comes out as 480.
  */
 function widenLanes(code: Code, f: Format, top: number): void {
   const field = f.width - 1; // bits without sign
-  const wanted = f.mantissaBits - FLOAT32_MANTISSA_BITS; // negative: the field moves up by this much
-  const lowest = top - field; // where the field's lowest bit is now
-  const shift = -wanted - lowest;
-  if (shift > 0) {
-    code.i32(shift);
-    code.op('i32x4.shl');
-  } else if (shift < 0) {
-    code.i32(-shift);
-    code.op('i32x4.shr_s');
-  }
-  code.lanes32((SIGN | (((1 << field) - 1) << -wanted)) >>> 0);
-  code.op('v128.and');
-  code.lanesFloat32(2 ** (FLOAT32_BIAS - f.exponentBias));
-  code.op('f32x4.mul');
+  const lowest = FLOAT32_MANTISSA_BITS - f.mantissaBits; // where the lowest bit belongs
+  const shift = lowest - (top - field);
+  code.scratch('v128', 2, (...locals) => {
+    const [bits, value] = locals as [number, number];
+    code.tee(bits);
+    if (shift > 0) {
+      code.i32(shift);
+      code.op('i32x4.shl');
+    } else if (shift < 0) {
+      code.i32(-shift);
+      code.op('i32x4.shr_u');
+    }
+    code.lanes32(((1 << field) - 1) << lowest);
+    code.op('v128.and');
+    code.lanes32(f.exponentShift << FLOAT32_MANTISSA_BITS);
+    code.op('i32x4.add');
+    code.set(value);
+    // pmin(x, 2x - s) is x where that is a NaN.
+    code.get(value, value, value);
+    code.op('f32x4.add');
+    code.lanesFloat32(-(2 ** (f.exponentShift + 1 - FLOAT32_BIAS)));
+    code.op('f32x4.add', 'f32x4.pmin');
+    code.get(bits);
+    code.lanes32(SIGN);
+    code.op('v128.and', 'v128.or');
+  });
+}
+
+/** Makes NaNs of lanes of 480, the NaN of float8e4m3. */
+function restoreNaN(code: Code): void {
   code.scratch('v128', 1, (value) => {
     code.tee(value!);
     code.op('f32x4.abs');
-    code.lanesFloat32(f.special);
+    code.lanesFloat32(480);
     code.op('f32x4.ge');
-    code.lanes32(FLOAT32_EXPONENT);
-    code.op('v128.and');
     code.get(value!);
     code.op('v128.or');
   });
@@ -109,6 +161,8 @@ export function widenToFloat32(code: Code, elementType: ElementType, part: numbe
   if (format.width === 8) code.op(`i16x8.extend_${half(part >> 1)}_i8x16_s`);
   code.op(`i32x4.extend_${half(part & 1)}_i16x8_s`);
   widenLanes(code, format, format.width - 1);
+  scaleDown(code, format);
+  if (type === 'float8e4m3') restoreNaN(code);
 }
 
 // ---- narrowing ----
@@ -219,7 +273,7 @@ export function reduceNarrow(code: Code, type: Narrow, step: StepOp): void {
   else {
     const operation = step === 'sum' ? 'f32x4.add' : 'f32x4.mul';
     if (type === 'bfloat16') bfloat16Arithmetic(code, operation);
-    else arithmetic(code, FORMATS[type], operation);
+    else arithmetic(code, type, operation);
   }
 }
 
@@ -227,7 +281,8 @@ export function reduceNarrow(code: Code, type: Narrow, step: StepOp): void {
  * Even and odd lanes are widened in place, by shifts alone: slot j of a 32-bit lane holds the narrow lane at
  * bits j width .. (j + 1) width - 1.
  */
-function arithmetic(code: Code, f: Format, operation: 'f32x4.add' | 'f32x4.mul'): void {
+function arithmetic(code: Code, type: SmallExponent, operation: 'f32x4.add' | 'f32x4.mul'): void {
+  const f = FORMATS[type];
   const slots = 32 / f.width;
   code.scratch('v128', 5, (...locals) => {
     const [a, b, result, codes, marks] = locals as [number, number, number, number, number];
@@ -243,8 +298,11 @@ function arithmetic(code: Code, f: Format, operation: 'f32x4.add' | 'f32x4.mul')
           code.op('i32x4.shl');
         }
         widenLanes(code, f, 31);
+        // Of a product, one factor alone may be too large.
+        if (operation === 'f32x4.mul' && x === b) scaleDown(code, f);
       }
       code.op(operation);
+      scaleDown(code, f);
       code.tee(result);
       roundLanes(code, f);
       if (slot === 0) {
@@ -270,10 +328,12 @@ function arithmetic(code: Code, f: Format, operation: 'f32x4.add' | 'f32x4.mul')
         code.i32(32 - f.width - at);
         code.op('i32x4.shr_u');
       }
-      code.get(result, result);
-      code.op('f32x4.ne');
-      code.lanes32(f.quietBit << at);
-      code.op('v128.and', 'v128.or');
+      if (type !== 'float8e4m3') {
+        code.get(result, result);
+        code.op('f32x4.ne');
+        code.lanes32(f.quietBit << at);
+        code.op('v128.and', 'v128.or');
+      }
       if (slot > 0) {
         code.get(marks);
         code.op('v128.or');
@@ -290,6 +350,16 @@ function arithmetic(code: Code, f: Format, operation: 'f32x4.add' | 'f32x4.mul')
     }
     code.get(marks);
     code.op('v128.or');
+    if (type === 'float8e4m3') {
+      // Without infinities a result is a NaN exactly where an operand is one.
+      for (const x of [a, b]) {
+        code.get(x);
+        code.lanes8(0x7f);
+        code.op('v128.and');
+        code.lanes8(0x7f);
+        code.op('i8x16.eq', 'v128.or');
+      }
+    }
   });
 }
 
