@@ -286,6 +286,31 @@ describe('races', () => {
     }
   });
 
+  it('a store that comes later in time conflicts with the load all the same', () => {
+    /** The second body runs after the first, as a relaxed flag shows, but without order after it. */
+    const later = (first: Body, second: Body) =>
+      pair(
+        (k, a, b) => {
+          first(k, a, b);
+          k.store('u32', b, 1, { order: 'relaxed' });
+        },
+        (k, a, b) => {
+          k.wait(() => k.load('u32', b, { order: 'relaxed' }).eq(1));
+          second(k, a, b);
+        },
+      );
+    expect(later(load, store)).toBe('race');
+    expect(later(load, storeRelaxed)).toBe('race');
+    expect(later(loadRelaxed, store)).toBe('race');
+    expect(later(loadRelaxed, storeRelaxed)).toBeUndefined();
+    expect(later(store, storeRelaxed)).toBe('race');
+    expect(later(storeRelaxed, store)).toBe('race');
+    expect(later(store, load)).toBe('unpublishedRead');
+    expect(later(storeRelaxed, load)).toBe('unpublishedRead');
+    expect(later(store, loadRelaxed)).toBe('unpublishedRead');
+    expect(later(store, add)).toBe('unpublishedRead');
+  });
+
   it('neighbouring bytes are different places', () => {
     const byte =
       (at: number): Body =>
@@ -335,19 +360,37 @@ describe('races', () => {
 });
 
 describe('scopes', () => {
-  const handOver = (scope: 'block' | 'device' | 'system') => {
+  type Publish = (k: KernelBuilder, flag: Value<'ptr'>) => void;
+  const release =
+    (scope: Scope): Publish =>
+    (k, flag) =>
+      k.store('u32', flag, 1, { order: 'release', scope });
+  const fences =
+    (...scopes: Scope[]): Publish =>
+    (k, flag) => {
+      for (const scope of scopes) k.fence('release', scope);
+      k.store('u32', flag, 1, { order: 'relaxed' });
+    };
+  const acquire =
+    (scope: Scope): Publish =>
+    (k, flag) =>
+      k.wait(() => k.load('u32', flag, { order: 'acquire', scope }).eq(1));
+  const acquireFences =
+    (...scopes: Scope[]): Publish =>
+    (k, flag) => {
+      k.wait(() => k.load('u32', flag, { order: 'relaxed' }).eq(1));
+      for (const scope of scopes) k.fence('acquire', scope);
+    };
+
+  function handOver(publish: Publish, consume: Publish, sameDevice: boolean): string {
     const send = program((k, a, b) => {
       k.store('u32', a, 5);
-      k.store('u32', b, 1, { order: 'release', scope });
+      publish(k, b);
     });
     const receive = program((k, a, b) => {
-      k.wait(() => k.load('u32', b, { order: 'acquire', scope }).eq(1));
+      consume(k, b);
       k.load('u32', a);
     });
-    return { send, receive };
-  };
-  const attempt = (scope: 'block' | 'device' | 'system', sameDevice: boolean) => {
-    const { send, receive } = handOver(scope);
     const failure = findFailure(
       (options) => {
         const machine = new Machine({ ...options, deviceOf: (rank) => (sameDevice ? 0 : rank) });
@@ -357,15 +400,61 @@ describe('scopes', () => {
         machine.launch(receive, { rank: 1, descriptor });
         machine.run();
       },
-      { seeds: 20 },
+      { seeds: 10 },
     );
     return failure === undefined ? 'passes' : (failure.error as MachineFault).kind;
-  };
+  }
 
-  it('must reach the other thread: the device of two ranks on one GPU, the system otherwise', () => {
-    expect(attempt('system', false)).toBe('passes');
-    expect(attempt('device', false)).toBe('unpublishedRead');
-    expect(attempt('device', true)).toBe('passes');
-    expect(attempt('block', true)).toBe('unpublishedRead');
+  it('must reach the other thread on both sides: the system, or the device of two ranks on one GPU', () => {
+    const scopes: Scope[] = ['block', 'device', 'system'];
+    for (const sameDevice of [false, true]) {
+      const least = sameDevice ? 1 : 2;
+      for (const [i, ours] of scopes.entries()) {
+        for (const [j, theirs] of scopes.entries()) {
+          const due = Math.min(i, j) >= least ? 'passes' : 'unpublishedRead';
+          expect(handOver(release(ours), acquire(theirs), sameDevice)).toBe(due);
+          expect(handOver(fences(ours), acquire(theirs), sameDevice)).toBe(due);
+          expect(handOver(release(ours), acquireFences(theirs), sameDevice)).toBe(due);
+        }
+      }
+    }
+  });
+
+  it('of the widest of several fences count', () => {
+    expect(handOver(fences('system', 'device'), acquire('system'), false)).toBe('passes');
+    expect(handOver(fences('block', 'device'), acquire('system'), false)).toBe('unpublishedRead');
+    expect(handOver(release('system'), acquireFences('block', 'device', 'system'), false)).toBe('passes');
+    expect(handOver(release('system'), acquireFences('block', 'device'), false)).toBe('unpublishedRead');
+  });
+
+  it('of a block reach its own threads only', () => {
+    const p = withPlaces(() =>
+      kernel('block', interpreterTraits({ threads: 'many' }), (k, work) => {
+        const flag = k.field(work, Work, 'b').offset(k.blockIndex.mul(4));
+        const other = k.blockCount.sub(1).sub(k.blockIndex);
+        const data = k.field(work, Work, 'a');
+        k.if(
+          k.threadIndex.eq(0),
+          () => {
+            k.store('u32', data.offset(k.blockIndex.mul(4)), 7);
+            k.store('u32', flag, 1, { order: 'release', scope: 'block' });
+          },
+          () => {
+            const theirs = k.field(work, Work, 'b').offset(other.mul(4));
+            k.wait(() => k.load('u32', theirs, { order: 'acquire', scope: 'block' }).eq(1));
+            k.load('u32', data.offset(other.mul(4)));
+          },
+        );
+      }),
+    );
+    const launch = (blocks: number) => (options: MachineOptions) => {
+      const machine = new Machine(options);
+      const a = machine.region('a', 64, 0);
+      const descriptor = machine.struct(Work, 0, { a, b: machine.region('b', 64, 0, { zeroed: true }) });
+      machine.launch(p, { rank: 0, descriptor, blocks, threads: 2 });
+      machine.run();
+    };
+    expect(findFailure(launch(1), { seeds: 20 })).toBeUndefined();
+    expect(String(findFailure(launch(2), { seeds: 20 })?.error)).toMatch(/unpublishedRead/);
   });
 });
