@@ -360,14 +360,14 @@ class FunctionCompiler {
       this.#unlessResuming(plain);
       plain = [];
       left--;
-      if (exact && left === 0) this.#node(node, nodes[index - 1]);
+      if (exact && left === 0) this.#node(node, nodes, index);
       else {
         // Statements before this one were passed, so the wait is in here, or later, or nothing is resumed.
         this.#code.at(node.place);
         this.#code.get(this.#resume);
         this.#code.i32(range.last + 1);
         this.#code.op('i32.le_u');
-        this.#code.if(() => this.#node(node, nodes[index - 1]));
+        this.#code.if(() => this.#node(node, nodes, index));
       }
     }
     // After the last statement with waits nothing is resumed any more if the wait was in this list.
@@ -384,11 +384,11 @@ class FunctionCompiler {
 
   #plain(nodes: readonly Node[]): void {
     nodes.forEach((node, index) => {
-      this.#node(node, nodes[index - 1]);
+      this.#node(node, nodes, index);
     });
   }
 
-  #node(node: Node, previous: Node | undefined): void {
+  #node(node: Node, list: readonly Node[], index: number): void {
     const code = this.#code;
     code.at(node.place);
     switch (node.kind) {
@@ -401,7 +401,7 @@ class FunctionCompiler {
         code.op('drop');
         break;
       case 'action':
-        this.#action(node, previous);
+        this.#action(node, list, index);
         break;
       case 'if':
         this.#if(node);
@@ -425,7 +425,7 @@ class FunctionCompiler {
     }
   }
 
-  #action(node: NodeOf<'action'>, previous: Node | undefined): void {
+  #action(node: NodeOf<'action'>, list: readonly Node[], position: number): void {
     const code = this.#code;
     const { action, operands } = node;
     let offset = 0;
@@ -458,7 +458,7 @@ class FunctionCompiler {
         code.op('atomic.fence');
         break;
       case 'wake':
-        this.#wake(previous);
+        this.#wake(followsFullBarrier(list, position));
         break;
     }
     const target = targetOf(action);
@@ -469,13 +469,13 @@ class FunctionCompiler {
   }
 
   /** The address is on the stack. */
-  #wake(previous: Node | undefined): void {
+  #wake(fenced: boolean): void {
     const code = this.#code;
     code.scratch('i32', 1, (doorbell) => {
       code.set(doorbell!);
       // The sleeper announces itself and looks once more before it sleeps. Between the publication and the
       // look at the announcement there must be a full barrier, which an ordered write is by itself.
-      if (!isFullBarrier(previous)) code.op('atomic.fence');
+      if (!fenced) code.op('atomic.fence');
       code.get(doorbell!);
       code.memory('i32.atomic.load', 4);
       code.if(() => {
@@ -650,16 +650,19 @@ class FunctionCompiler {
   }
 }
 
-/** Whether a node ends with a sequentially consistent write or a fence. */
-function isFullBarrier(node: Node | undefined): boolean {
+/** Whether all writes before a node of a list are visible to others already when it starts. */
+function followsFullBarrier(list: readonly Node[], index: number): boolean {
+  let at = index - 1;
+  while (list[at]?.kind === 'set' || list[at]?.kind === 'drop') at--; // these read at most
+  const node = list[at];
   if (node?.kind !== 'action') return false;
-  const { action } = node;
-  switch (action.kind) {
+  switch (node.action.kind) {
     case 'store':
-      return action.order === 'release' && action.memory !== 'packet';
+      return node.action.order === 'release' && node.action.memory !== 'packet';
     case 'atomic':
     case 'compareExchange':
     case 'fence':
+    case 'wake': // after a barrier, whether its own or an earlier one
       return true;
     default:
       return false;

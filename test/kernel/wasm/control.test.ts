@@ -240,6 +240,15 @@ describe('wake', () => {
       k.wake(base.offset(64));
     });
     expect(order(wasmText(plain))).toEqual(['atomic.fence', 'i32.atomic.load']);
+    const several = kernel('p', WASM_TRAITS, (k, base) => {
+      const bells = [64, 128].map((at) => k.load('ptr', base, { offset: at }));
+      k.store('u64', base, 1, { order: 'relaxed' });
+      for (const bell of bells) k.wake(bell);
+      k.store('u64', base, 2, { order: 'relaxed' });
+      k.wake(bells[0]!);
+    });
+    const one = ['atomic.fence', 'i32.atomic.load'];
+    expect(order(wasmText(several))).toEqual([...one, 'i32.atomic.load', ...one]);
   });
 });
 
