@@ -138,9 +138,9 @@ export class LowLatencyProtocol implements Protocol {
       if (input !== undefined) {
         const address = input.offset(at);
         own =
-          part === undefined
+          part === undefined && k.traits.unalignedPackets
             ? k.packet(k.load('u64', address, { align: size }), 0)
-            : k.loadPart(address, part, size);
+            : k.loadPart(address, part ?? LL_DATA, size);
         own = this.#arithmetic.before(own);
       }
       let result = own;
@@ -152,8 +152,9 @@ export class LowLatencyProtocol implements Protocol {
       if (sends) this.#storeLine(sendLines.offset(wire), result!.half(0), sendFlag);
       if (output !== undefined) {
         const address = output.offset(at);
-        if (part === undefined) k.store('u64', address, result!.half(0), { align: size });
-        else k.storePart(address, result!, part, size);
+        if (part === undefined && k.traits.unalignedPackets) {
+          k.store('u64', address, result!.half(0), { align: size });
+        } else k.storePart(address, result!, part ?? LL_DATA, size);
       }
     };
     const whole = bytes.div(LL_DATA);

@@ -152,7 +152,7 @@ export class SimpleProtocol implements Protocol {
         const next = sendStep.add(stepsPerSlice);
         k.if(first, () => {
           const cell = k.fieldAddress(this.#nextReceiver, ReceiverControl, 'size', sendSlot.cast('u32'));
-          k.store('u64', cell, bytes);
+          k.store('u64', cell, bytes.or(sendStep.add(1).shl(32)));
           k.setField(this.#nextReceiver, ReceiverControl, 'tail', next, { order: 'release' });
           k.wake(this.#nextDoorbell);
         });
@@ -172,6 +172,8 @@ export class SimpleProtocol implements Protocol {
 
   close(): void {
     const k = this.#k;
+    // Threads that have nothing to move may still be reading the counters.
+    k.barrier();
     k.if(k.threadIndex.eq(0), () => {
       k.setField(this.#sendControl, SenderControl, 'step', this.#sendStep.value);
       k.setField(this.#recvControl, ReceiverControl, 'step', this.#recvStep.value);

@@ -34,7 +34,10 @@ export const SenderControl = struct('SenderControl', {
 export const ReceiverControl = struct('ReceiverControl', {
   tail: 'u64',
   gap0: array('u8', 120),
-  /** Bytes in each filled slot, for a proxy that moves slots over a network. */
+  /**
+   * For a proxy that moves slots over a network: bytes of the slice that begins in each slot (low half), and the
+   * low 32 bits of its step + 1, so that a cell left by an earlier step is not taken for a later one.
+   */
   size: array('u64', STEPS),
   gap1: array('u8', 1856),
   step: 'u64',
