@@ -34,7 +34,13 @@ import { elementBytes } from './type-names.js';
 const TIMED_SEED = 99;
 
 /** Calls before the first row: V8 optimises a function after some hundreds of calls. */
-const ACQUAINTANCE = { inline: 2000, threads: 100 } as const;
+const ACQUAINTANCE = { inline: 2000, threads: 200 } as const;
+
+/** The first of them tell how long a call takes here, ... */
+const FIRST_CALLS = 50;
+
+/** ... so that on a crowded machine neither the rest nor the loop of a small row takes much longer than this, ms. */
+const PATIENCE_MS = 100;
 
 /** Collectives that this command can measure so far, by nccl-tests' names. */
 export const MEASURED: readonly CollectiveName[] = [
@@ -72,6 +78,8 @@ export class Measurement {
   readonly #threads: boolean;
   readonly maxBytes: number;
   #seed = 0;
+  /** Microseconds of a small operation while the ranks were getting acquainted; the same on all ranks. */
+  #smallUs = 1;
   failedChecks = 0;
 
   /** `maxBytes` is the largest size that fits, the same on all ranks. */
@@ -179,7 +187,15 @@ export class Measurement {
 
   #iterations(counts: Counts): number {
     const { iterations, isIterationsGiven, perIteration } = this.#options;
-    return iterationsFor(counts.bytes, iterations, isIterationsGiven || perIteration);
+    const wanted = iterationsFor(counts.bytes, iterations, isIterationsGiven || perIteration);
+    return wanted === iterations
+      ? wanted
+      : Math.max(iterations, Math.min(wanted, this.#callsIn(PATIENCE_MS)));
+  }
+
+  /** Small operations that fit into a time. */
+  #callsIn(milliseconds: number): number {
+    return Math.floor((milliseconds * 1e3) / this.#smallUs);
   }
 
   async #side(combination: Combination, counts: Counts, inPlace: boolean): Promise<SideResult> {
@@ -356,7 +372,13 @@ export class Measurement {
     const operations = this.#ranks.map((rank) => this.#prepare(rank, combination, counts, false, 0));
     const times = this.#threads ? ACQUAINTANCE.threads : ACQUAINTANCE.inline;
     try {
-      for (let i = 0; i < times; i++) await this.#once(operations);
+      await this.#once(operations);
+      const start = performance.now();
+      for (let i = 0; i < FIRST_CALLS; i++) await this.#once(operations);
+      const own = ((performance.now() - start) * 1e3) / FIRST_CALLS;
+      this.#smallUs = Math.max(...(await this.#gather(() => [own])).flat());
+      const rest = Math.min(times - FIRST_CALLS, this.#callsIn(PATIENCE_MS));
+      for (let i = 0; i < rest; i++) await this.#once(operations);
     } finally {
       for (const operation of operations) operation.release();
     }
