@@ -16,7 +16,7 @@ import { RingChannel, RingWork, STEPS } from '../collectives/ring-connection.js'
 import type { HostDevice } from '../device/host/host-device.js';
 import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import { averageArgument } from '../kernel/numeric.js';
-import { channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
+import { type ChannelShare, channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
 import { type HostSelection, oneShotPiece, selectOnHost } from '../tuning/host-selection.js';
 import type { Buffer, CheckedCall } from './buffers.js';
 import { OutsideArray } from './outside-array.js';
@@ -76,6 +76,14 @@ function decidingBytes(call: CheckedCall, ranks: number): number {
   return call.collective === 'reduceScatter' ? bytes * ranks : bytes;
 }
 
+/** What one run of the program moves. */
+interface Piece {
+  readonly start: number;
+  readonly elements: number;
+  /** The only channel that moves them, where the operation is cut along its channels. */
+  readonly channel?: number;
+}
+
 /** How arrays outside of the heap are brought in. */
 export type Staging =
   /** Piece by piece through the communicator's staging memory, for operations that run at once. */
@@ -104,6 +112,8 @@ export class Operation {
   readonly #ranks: number;
   /** Elements of one piece; the whole count when there is but one. */
   readonly #pieceElements: number;
+  /** Shares of the channels when a ring operation is cut: each is cut by itself. */
+  readonly #cutShares: readonly ChannelShare[] | undefined;
   readonly #staged: boolean;
   readonly #stageSend: number;
   readonly #stageRecv: number;
@@ -179,7 +189,15 @@ export class Operation {
     this.#stageSend = stageSend;
     this.#stageRecv = stageRecv;
     this.#pieceElements = pieceElements;
-    this.pieces = Math.max(1, Math.ceil(call.count / pieceElements));
+    // A rank that does not cut works through its channels one after the other; so does one that cuts.
+    this.#cutShares =
+      direct || pieceElements >= call.count
+        ? undefined
+        : channelShares(call.count, this.#size, settings.shape.channels, this.selection.protocol);
+    this.pieces =
+      this.#cutShares === undefined
+        ? Math.max(1, Math.ceil(call.count / pieceElements))
+        : this.#cutShares.reduce((sum, { count }) => sum + Math.ceil(count / pieceElements), 0);
     const addresses = {
       send: this.#staged ? stageSend : sendAddress!,
       recv: this.#staged ? stageRecv : recvAddress!,
@@ -288,13 +306,16 @@ export class Operation {
         .set('prev', (team.rank + team.size - 1) % team.size)
         .set('next', (team.rank + 1) % team.size);
     }
-    this.#setShares(descriptor, this.pieces === 1 ? call.count : this.#pieceElements);
+    if (this.#cutShares === undefined) {
+      this.#setShares(
+        descriptor,
+        channelShares(call.count, this.#size, shape.channels, this.selection.protocol),
+      );
+    }
     return descriptor;
   }
 
-  #setShares(descriptor: number, elements: number): void {
-    const { shape } = this.#context.settings;
-    const shares = channelShares(elements, this.#size, shape.channels, this.selection.protocol);
+  #setShares(descriptor: number, shares: readonly ChannelShare[]): void {
     shares.forEach(({ offset, count }, channel) => {
       RingChannel.at(this.#device.dataView, descriptor + RingWork.size + channel * RingChannel.size)
         .set('offset', offset)
@@ -302,8 +323,16 @@ export class Operation {
     });
   }
 
-  /** Elements [start, end) of a piece. */
-  #range(piece: number): { start: number; elements: number } {
+  #range(piece: number): Piece {
+    let first = 0;
+    for (const [channel, { offset, count }] of this.#cutShares?.entries() ?? []) {
+      const pieces = Math.ceil(count / this.#pieceElements);
+      if (piece < first + pieces) {
+        const from = (piece - first) * this.#pieceElements;
+        return { start: offset + from, elements: Math.min(this.#pieceElements, count - from), channel };
+      }
+      first += pieces;
+    }
     const start = piece * this.#pieceElements;
     return { start, elements: Math.min(this.#pieceElements, this.call.count - start) };
   }
@@ -311,15 +340,17 @@ export class Operation {
   /** Brings the input of a piece in place. */
   before(piece: number): void {
     if (!this.#staged) return;
-    const { start, elements } = this.#range(piece);
-    if (this.pieces > 1) {
-      if (this.selection.algorithm === 'Ring') this.#setShares(this.descriptor, elements);
-      else {
-        DirectWork.at(this.#device.dataView, this.descriptor)
-          .set('start', start)
-          .set('limit', start + elements)
-          .set('origin', start);
-      }
+    const { start, elements, channel: only } = this.#range(piece);
+    if (this.#cutShares !== undefined) {
+      this.#setShares(
+        this.descriptor,
+        this.#cutShares.map((_, channel) => ({ offset: 0, count: channel === only ? elements : 0 })),
+      );
+    } else if (this.pieces > 1) {
+      DirectWork.at(this.#device.dataView, this.descriptor)
+        .set('start', start)
+        .set('limit', start + elements)
+        .set('origin', start);
     }
     const source = this.#outside.send;
     if (source === null || elements <= 0) return;

@@ -62,8 +62,8 @@ export function channelShares(
 }
 
 /**
- * Elements of one whole loop: an operation on one channel that is cut at multiples of it has the same chunks
- * as the uncut one.
+ * Elements of one whole loop: a channel's share that is cut at multiples of it has the same chunks as the uncut
+ * one.
  */
 export function ringLoopElements(collective: RingCollective, chunkElements: number, ranks: number): number {
   return collective === 'allReduce' ? chunkElements * ranks : chunkElements;
