@@ -123,9 +123,11 @@ export class Communicator implements AsyncDisposable {
     this.#team = team;
     this.#settings = settings;
     const { device, rank, size, shape } = team;
+    // A rank that uses sockets has a second busy thread, its proxy.
+    const threads = team.localSize * (team.shared ? 1 : 2);
     this.#engine = new Engine(
       team,
-      { oversubscribed: team.localSize > coreCount(), peers: team.peers },
+      { oversubscribed: threads > coreCount(), peers: team.peers },
       settings.timeoutMs,
     );
     const orderBytes = size * 4;

@@ -102,6 +102,10 @@ export function describeTrouble({ kind, culprit }: Trouble, own: number, detail?
         `the communicator was given up because the ranks made different calls (${who} among them)${because}`,
         { rank: culprit },
       );
+    case 'corrupt':
+      return new TuttiError('remoteError', `${who} sent data that make no sense${because}`, {
+        rank: culprit,
+      });
     case 'aborted':
       return new TuttiError('remoteError', `${who} has aborted the communicator${because}`, {
         rank: culprit,

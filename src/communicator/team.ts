@@ -49,9 +49,9 @@ export interface Team {
   close(graceful: boolean): Promise<void>;
 }
 
-export type TroubleKind = 'aborted' | 'peerDied' | 'timeout' | 'mismatch';
+export type TroubleKind = 'aborted' | 'peerDied' | 'timeout' | 'mismatch' | 'corrupt';
 
-const TROUBLE_KINDS: readonly TroubleKind[] = ['aborted', 'peerDied', 'timeout', 'mismatch'];
+const TROUBLE_KINDS: readonly TroubleKind[] = ['aborted', 'peerDied', 'timeout', 'mismatch', 'corrupt'];
 
 export interface Trouble {
   readonly kind: TroubleKind;

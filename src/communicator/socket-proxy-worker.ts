@@ -1,0 +1,202 @@
+/**
+ * The thread of a rank's network proxy. It has an event loop of its own, so that data move while the rank's
+ * main thread is blocked in an operation.
+ */
+import { type MessagePort, workerData } from 'node:worker_threads';
+import type { RetryRule } from '../bootstrap/dial.js';
+import type { SocketAddress } from '../bootstrap/socket-address.js';
+import { DOORBELL, wakeDoorbell } from '../device/host/doorbell.js';
+import { DoorbellWatch } from '../device/host/doorbell-watch.js';
+import { type ErrorCode, TuttiError } from '../errors/tutti-error.js';
+import { libc } from '../system/libc.js';
+import type { LinkSocket } from '../transport/net/link-socket.js';
+import { connectToPredecessor, ProxyListener } from '../transport/net/proxy-links.js';
+import { type RingChannelAddresses, type RingLayout, RingMemory } from '../transport/net/ring-memory.js';
+import { RingProxy } from '../transport/net/ring-proxy.js';
+import { decodeTrouble, encodeTrouble, type TroubleKind } from './team.js';
+
+/** Milliseconds between two looks that nobody rang for: at abort words, and in case a wake-up was lost. */
+const LOOK_MS = 50;
+
+/** What the worker is started with. */
+export interface SocketProxyStart {
+  readonly buffer: SharedArrayBuffer;
+  /** Address of the memory in the process, 0 where it is not known. */
+  readonly baseAddress: number;
+  readonly layout: RingLayout;
+  readonly channels: readonly RingChannelAddresses[];
+  /** Doorbell (control block) of the rank, and the one that its programs ring for the proxy. */
+  readonly control: number;
+  readonly doorbell: number;
+  readonly rank: number;
+  readonly size: number;
+  readonly key: Uint8Array;
+  /** Address to listen at. */
+  readonly host: string;
+  readonly port: MessagePort;
+}
+
+export type ToSocketProxy =
+  | {
+      readonly kind: 'connect';
+      readonly address: SocketAddress;
+      readonly timeoutMs: number;
+      readonly retry: RetryRule;
+    }
+  | { readonly kind: 'run' }
+  | { readonly kind: 'tell'; readonly word: number }
+  | { readonly kind: 'close' };
+
+export interface PlainError {
+  readonly code: ErrorCode;
+  readonly message: string;
+  readonly rank?: number;
+}
+
+export type FromSocketProxy =
+  | { readonly kind: 'listening'; readonly address: SocketAddress }
+  | { readonly kind: 'connected' }
+  | { readonly kind: 'running' }
+  | { readonly kind: 'trouble'; readonly word: number; readonly detail: string }
+  | { readonly kind: 'failed'; readonly error: PlainError };
+
+function plainError(error: unknown): PlainError {
+  if (!TuttiError.is(error)) {
+    return { code: 'systemError', message: error instanceof Error ? error.message : String(error) };
+  }
+  const { code, message, rank } = error;
+  return { code, message, ...(rank === undefined ? {} : { rank }) };
+}
+
+class SocketProxyWorker {
+  readonly #start: SocketProxyStart;
+  readonly #i32: Int32Array;
+  readonly #abort: number;
+  #listener: ProxyListener | undefined;
+  #fromPrev: LinkSocket | undefined;
+  #proxy: RingProxy | undefined;
+  #watch: DoorbellWatch | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** Messages are obeyed one after the other. */
+  #last: Promise<void>;
+
+  constructor(start: SocketProxyStart) {
+    this.#start = start;
+    this.#i32 = new Int32Array(start.buffer);
+    this.#abort = (start.control + DOORBELL.abort) >>> 2;
+    // The C library is opened now and not in the middle of the first operation.
+    libc();
+    this.#last = this.#attempt(() => this.#listen());
+    start.port.on('message', (message: ToSocketProxy) => {
+      if (message.kind === 'tell') this.#proxy?.tell(message.word);
+      else this.#last = this.#last.then(() => this.#attempt(() => this.#obey(message)));
+    });
+    process.on('uncaughtException', (error) => this.#give(error));
+  }
+
+  get #prev(): number {
+    return (this.#start.rank + this.#start.size - 1) % this.#start.size;
+  }
+
+  get #next(): number {
+    return (this.#start.rank + 1) % this.#start.size;
+  }
+
+  #say(message: FromSocketProxy): void {
+    this.#start.port.postMessage(message);
+  }
+
+  async #attempt(act: () => Promise<void>): Promise<void> {
+    try {
+      await act();
+    } catch (error) {
+      this.#say({ kind: 'failed', error: plainError(error) });
+    }
+  }
+
+  /** A defect of ours: nothing moves any more, so whoever waits must not wait for ever. */
+  #give(error: unknown): void {
+    this.#raise(encodeTrouble({ kind: 'aborted', culprit: this.#start.rank }));
+    this.#wake();
+    this.#say({ kind: 'failed', error: plainError(error) });
+  }
+
+  async #listen(): Promise<void> {
+    const { key, rank, host } = this.#start;
+    this.#listener = await ProxyListener.open({ key, rank, next: this.#next, host });
+    this.#say({ kind: 'listening', address: this.#listener.address });
+  }
+
+  async #obey(message: ToSocketProxy): Promise<void> {
+    switch (message.kind) {
+      case 'connect': {
+        const { address, timeoutMs, retry } = message;
+        const { key, rank } = this.#start;
+        const place = { key, rank, prev: this.#prev, address, timeoutMs, retry };
+        const arrived = this.#listener!.arrived(timeoutMs);
+        const [link] = await Promise.all([connectToPredecessor(place), arrived]);
+        this.#fromPrev = link;
+        this.#say({ kind: 'connected' });
+        return;
+      }
+      case 'run':
+        this.#run();
+        this.#say({ kind: 'running' });
+        return;
+      case 'close':
+        await this.#close();
+        return;
+    }
+  }
+
+  #run(): void {
+    const { buffer, layout, channels, rank } = this.#start;
+    const next = this.#next;
+    const prev = this.#prev;
+    const words = (kind: TroubleKind) => ({
+      next: encodeTrouble({ kind, culprit: next }),
+      prev: encodeTrouble({ kind, culprit: prev }),
+    });
+    const links = { next: this.#listener!.take(), prev: this.#fromPrev! };
+    this.#listener!.close();
+    this.#proxy = new RingProxy(
+      {
+        memory: new RingMemory(buffer, layout),
+        channels,
+        wake: () => this.#wake(),
+        trouble: {
+          read: () => Atomics.load(this.#i32, this.#abort),
+          raise: (word) => this.#raise(word),
+          isValid: (word) => (decodeTrouble(word)?.culprit ?? this.#start.size) < this.#start.size,
+        },
+        words: { lost: words('peerDied'), corrupt: words('corrupt'), closed: words('aborted') },
+        onTrouble: (word, detail) => {
+          if (decodeTrouble(word)?.culprit !== rank) this.#say({ kind: 'trouble', word, detail });
+        },
+      },
+      links,
+    );
+    const proxy = this.#proxy;
+    this.#watch = new DoorbellWatch({ i32: this.#i32 }, this.#start.doorbell, () => proxy.look());
+    this.#timer = setInterval(() => proxy.look(), LOOK_MS);
+  }
+
+  #wake(): void {
+    wakeDoorbell({ i32: this.#i32, baseAddress: this.#start.baseAddress }, this.#start.control);
+  }
+
+  #raise(word: number): boolean {
+    return Atomics.compareExchange(this.#i32, this.#abort, 0, word) === 0;
+  }
+
+  async #close(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#watch?.stop();
+    this.#listener?.close();
+    if (this.#proxy === undefined) this.#fromPrev?.socket.destroy();
+    await this.#proxy?.close();
+    this.#start.port.close();
+  }
+}
+
+new SocketProxyWorker(workerData as SocketProxyStart);

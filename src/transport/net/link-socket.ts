@@ -1,0 +1,76 @@
+/**
+ * A connection between proxies: an ordinary socket until both ends have proved themselves, then a source of
+ * frames.
+ *
+ * The end that receives slices opens the connection, because only there Node lets the caller name the memory
+ * that the system reads into (`onread`): slices then go from the network into their slot without a copy. While
+ * the handshake lasts the bytes are passed on as the usual `data` events.
+ */
+import { connect, type Socket } from 'node:net';
+import type { SocketAddress } from '../../bootstrap/socket-address.js';
+import type { FrameReader } from './frame-reader.js';
+
+/** Bytes read at a time before frames begin, and after a fault: a handshake frame fits. */
+const SCRATCH_BYTES = 4096;
+
+export class LinkSocket {
+  readonly socket: Socket;
+  readonly #direct: boolean;
+  readonly #scratch = new Uint8Array(SCRATCH_BYTES);
+  #reader: FrameReader | undefined;
+  #onFault: (error: unknown) => void = () => {};
+
+  private constructor(socket: Socket | undefined, address: SocketAddress | undefined) {
+    this.#direct = socket === undefined;
+    this.socket =
+      socket ??
+      connect({
+        host: address!.host,
+        port: address!.port,
+        noDelay: true,
+        onread: {
+          buffer: () => this.#reader?.space() ?? this.#scratch,
+          callback: (count, buffer) => this.#received(count, buffer),
+        },
+      });
+  }
+
+  /** Begins a connection whose slices are read in place. */
+  static connect(address: SocketAddress): LinkSocket {
+    return new LinkSocket(undefined, address);
+  }
+
+  /** A connection that the other end began; what it reads is small. */
+  static accepted(socket: Socket): LinkSocket {
+    return new LinkSocket(socket, undefined);
+  }
+
+  /** From now on the bytes are frames. `onFault` gets what the reader throws; nothing is read afterwards. */
+  start(reader: FrameReader, onFault: (error: unknown) => void): void {
+    this.#reader = reader;
+    this.#onFault = onFault;
+    if (!this.#direct) this.socket.on('data', (chunk) => this.#take(() => reader.push(chunk)));
+    this.socket.resume();
+  }
+
+  #received(count: number, buffer: Uint8Array): boolean {
+    const reader = this.#reader;
+    if (reader === undefined) {
+      // Handshake code keeps what it gets, so it gets a copy.
+      if (buffer === this.#scratch) this.socket.emit('data', Buffer.from(buffer.subarray(0, count)));
+    } else if (buffer === this.#scratch) this.#take(() => reader.push(buffer.subarray(0, count)));
+    else this.#take(() => reader.advance(count));
+    return true;
+  }
+
+  #take(read: () => void): void {
+    if (this.socket.destroyed) return;
+    try {
+      read();
+    } catch (error) {
+      this.#reader = undefined;
+      this.socket.destroy();
+      this.#onFault(error);
+    }
+  }
+}

@@ -1,0 +1,310 @@
+/**
+ * Carries the rings of one rank over the network, so that its programs find neighbours in memory.
+ *
+ * A program fills the slots of a mirror as if it were its successor's memory. The proxy sends each slice to the
+ * successor's proxy, which writes it into the slot of its own rank and moves the tail there; credits travel
+ * back on the same connection. A slot is sent from where it is: the program does not fill it again before its
+ * credit has come, and that comes when the other end has all of its bytes. So no more than the slots of a
+ * connection are ever under way, which bounds what waits in a socket.
+ *
+ * A neighbour that is lost, says nonsense or reports trouble sets the rank's abort word; the trouble is passed on
+ * around the ring, from thread to thread, since the ranks' own threads may be blocked in an operation.
+ *
+ * Source: NCCL 2.30's proxy of the network transport (slots, sizes, credits).
+ */
+import type { Socket } from 'node:net';
+import { TuttiError } from '../../errors/tutti-error.js';
+import { FrameReader } from './frame-reader.js';
+import { encodeLinkFrame, type LinkFrame } from './link-frame.js';
+import type { LinkSocket } from './link-socket.js';
+import type { RingChannelAddresses, RingMemory } from './ring-memory.js';
+
+/** Longest wait for the neighbours' farewell, ms: they are about to say it. */
+const FAREWELL_MS = 1000;
+/** The same after a failure, when they may be gone. */
+const FAILED_FAREWELL_MS = 200;
+
+export type Side = 'next' | 'prev';
+
+export interface RingProxyOptions {
+  readonly memory: RingMemory;
+  readonly channels: readonly RingChannelAddresses[];
+  /** Lets the rank's waiting programs look again. */
+  readonly wake: () => void;
+  /**
+   * Word of the rank's trouble, 0 for none, and how to set it: false when it was set before.
+   * Its values are not interpreted here.
+   */
+  readonly trouble: { read(): number; raise(word: number): boolean; isValid(word: number): boolean };
+  /** Words for what neighbours can do to us. */
+  readonly words: Readonly<Record<'lost' | 'corrupt' | 'closed', Readonly<Record<Side, number>>>>;
+  /** Trouble that was not known before, with words for people. */
+  readonly onTrouble: (word: number, detail: string) => void;
+}
+
+interface Channel {
+  readonly addresses: RingChannelAddresses;
+  /** Steps of the mirror that have been sent, and credits that have come back for them. */
+  sent: number;
+  credited: number;
+  /** Steps that have come, and credits returned for them. */
+  received: number;
+  returned: number;
+}
+
+interface Neighbour {
+  readonly socket: Socket;
+  /** It has said that it leaves: the end of its connection is no loss. */
+  saidGoodbye: boolean;
+  readonly closed: Promise<void>;
+}
+
+function refuse(what: string): TuttiError {
+  return new TuttiError('remoteError', what);
+}
+
+export class RingProxy {
+  readonly #options: RingProxyOptions;
+  readonly #memory: RingMemory;
+  readonly #channels: Channel[];
+  readonly #neighbours: Record<Side, Neighbour>;
+  /** Trouble that the neighbours have been told of. */
+  #told = 0;
+  #closing: Promise<void> | undefined;
+
+  constructor(options: RingProxyOptions, links: Readonly<Record<Side, LinkSocket>>) {
+    this.#options = options;
+    this.#memory = options.memory;
+    this.#channels = options.channels.map((addresses) => ({
+      addresses,
+      sent: 0,
+      credited: 0,
+      received: 0,
+      returned: 0,
+    }));
+    this.#neighbours = { next: this.#meet('next', links.next), prev: this.#meet('prev', links.prev) };
+    links.prev.start(new FrameReader(this.#dataSink), (error) => this.#corrupt('prev', error));
+    links.next.start(new FrameReader(this.#creditSink), (error) => this.#corrupt('next', error));
+  }
+
+  #meet(side: Side, { socket }: LinkSocket): Neighbour {
+    const closed = new Promise<void>((resolve) => {
+      let reason = 'its connection ended without a goodbye';
+      socket.on('error', (error) => {
+        reason = `its connection failed: ${error.message}`;
+      });
+      const onClose = () => {
+        this.#lost(side, reason);
+        resolve();
+      };
+      if (socket.closed) queueMicrotask(onClose);
+      else socket.once('close', onClose);
+    });
+    return { socket, saidGoodbye: false, closed };
+  }
+
+  // ---- own memory to the network ----
+
+  /** Sends whatever the programs have published since the last look. */
+  look(): void {
+    if (this.#closing !== undefined) return;
+    this.#passTroubleOn();
+    this.#send();
+  }
+
+  #send(): void {
+    for (let index = 0; index < this.#channels.length; index++) {
+      const channel = this.#channels[index]!;
+      if (this.#memory.hasMoved(channel.addresses.outgoing + this.#memory.layout.tail, channel.sent)) {
+        this.#sendSlices(index, channel);
+      }
+      if (this.#memory.hasMoved(channel.addresses.credits + this.#memory.layout.head, channel.returned)) {
+        channel.returned = this.#memory.counter(channel.addresses.credits + this.#memory.layout.head);
+        this.#write('prev', encodeLinkFrame('credit', index, 0, channel.returned));
+      }
+    }
+  }
+
+  #sendSlices(index: number, channel: Channel): void {
+    const { layout } = this.#memory;
+    const { outgoing } = channel.addresses;
+    const tail = this.#memory.counter(outgoing + layout.tail);
+    const { socket } = this.#neighbours.next;
+    // Steps that are further back than there are slots were skipped: programs round their counters up.
+    let step = Math.max(channel.sent, tail - layout.steps);
+    let bytes = this.#memory.sliceBytes(outgoing, step);
+    socket.cork();
+    while (step < tail) {
+      let end = step + 1;
+      let following: number | undefined;
+      while (end < tail) {
+        following = this.#memory.sliceBytes(outgoing, end);
+        if (following !== undefined) break;
+        end++;
+      }
+      if (bytes !== undefined) {
+        this.#write('next', encodeLinkFrame('data', index, bytes, step, end));
+        if (bytes > 0) this.#write('next', this.#memory.slice(outgoing, step, bytes));
+      }
+      step = end;
+      bytes = following;
+    }
+    socket.uncork();
+    channel.sent = tail;
+  }
+
+  #write(side: Side, bytes: Uint8Array): void {
+    const { socket } = this.#neighbours[side];
+    if (socket.writable) socket.write(bytes);
+  }
+
+  // ---- from the network into own memory ----
+
+  readonly #dataSink = {
+    accept: (frame: LinkFrame): Uint8Array | undefined => {
+      if (frame.kind !== 'data') return this.#acceptNote(frame);
+      const channel = this.#channelOf(frame);
+      const { steps, slotBytes } = this.#memory.layout;
+      const { step, tail, bytes } = frame;
+      const returned = this.#memory.counter(channel.addresses.credits + this.#memory.layout.head);
+      if (step < channel.received || tail <= step || tail > returned + steps) {
+        throw refuse(
+          `it sent steps ${step} to ${tail} of channel ${frame.channel}; ${channel.received} to ${returned + steps} were due`,
+        );
+      }
+      const room = Math.min(tail - step, steps - (step & (steps - 1))) * slotBytes;
+      if (bytes > room) throw refuse(`it sent ${bytes} bytes for step ${step}; ${room} have room`);
+      return this.#memory.slice(channel.addresses.receiver, step, bytes);
+    },
+    complete: (frame: LinkFrame): void => {
+      if (frame.kind !== 'data') {
+        this.#completeNote('prev', frame);
+        return;
+      }
+      const channel = this.#channels[frame.channel]!;
+      channel.received = frame.tail;
+      this.#memory.setCounter(channel.addresses.receiver + this.#memory.layout.tail, frame.tail);
+      this.#options.wake();
+    },
+  };
+
+  readonly #creditSink = {
+    accept: (frame: LinkFrame): undefined => {
+      if (frame.kind !== 'credit') return this.#acceptNote(frame);
+      const channel = this.#channelOf(frame);
+      // Programs round up, so a credit may run ahead of the data, but by less than all slots.
+      const most = channel.sent + this.#memory.layout.steps;
+      if (frame.step < channel.credited || frame.step > most) {
+        throw refuse(
+          `it returned credit ${frame.step} on channel ${frame.channel}; ${channel.credited} to ${most} were due`,
+        );
+      }
+    },
+    complete: (frame: LinkFrame): void => {
+      if (frame.kind !== 'credit') {
+        this.#completeNote('next', frame);
+        return;
+      }
+      const channel = this.#channels[frame.channel]!;
+      channel.credited = frame.step;
+      this.#memory.setCounter(channel.addresses.sender + this.#memory.layout.head, frame.step);
+      this.#options.wake();
+    },
+  };
+
+  #channelOf(frame: LinkFrame): Channel {
+    const channel = this.#channels[frame.channel];
+    if (channel !== undefined) return channel;
+    throw refuse(`it sent a frame for channel ${frame.channel} of ${this.#channels.length}`);
+  }
+
+  #acceptNote(frame: LinkFrame): undefined {
+    if (frame.kind === 'goodbye') return;
+    if (frame.kind === 'trouble' && this.#options.trouble.isValid(frame.bytes)) return;
+    throw refuse(`it sent a frame of kind ${frame.kind} that has no place on this connection`);
+  }
+
+  #completeNote(from: Side, frame: LinkFrame): void {
+    if (frame.kind === 'trouble') {
+      this.#meetTrouble(
+        frame.bytes,
+        `reported by the ${from === 'prev' ? 'predecessor' : 'successor'} in the ring`,
+        from,
+      );
+      return;
+    }
+    this.#neighbours[from].saidGoodbye = true;
+    // All ranks meet before they close, so a program that still waits waits in vain. All ranks know of a
+    // closing without us.
+    if (this.#closing === undefined) {
+      this.#raise(this.#options.words.closed[from], 'it has closed its communicator');
+    }
+  }
+
+  // ---- trouble ----
+
+  /** Tells the neighbours, all but one, that this rank gives up, whatever the reason; they pass it on. */
+  tell(word: number, except?: Side): void {
+    if (this.#told !== 0) return;
+    this.#told = word;
+    for (const side of ['next', 'prev'] as const) {
+      if (side !== except) this.#write(side, encodeLinkFrame('trouble', 0, word));
+    }
+  }
+
+  /** Passes on what somebody else has set the rank's trouble to. */
+  #passTroubleOn(): void {
+    const word = this.#options.trouble.read();
+    const { closed } = this.#options.words;
+    if (word !== 0 && word !== closed.next && word !== closed.prev) this.tell(word);
+  }
+
+  /** Trouble that comes from a side: told first, since the process may end when it learns of it. */
+  #meetTrouble(word: number, detail: string, from: Side): void {
+    if (this.#closing !== undefined) return;
+    this.tell(this.#options.trouble.read() || word, from);
+    this.#raise(word, detail);
+  }
+
+  #raise(word: number, detail: string): void {
+    const isNew = this.#options.trouble.raise(word);
+    this.#options.wake();
+    if (isNew) this.#options.onTrouble(word, detail);
+  }
+
+  #lost(side: Side, reason: string): void {
+    if (!this.#neighbours[side].saidGoodbye) {
+      this.#meetTrouble(this.#options.words.lost[side], reason, side);
+    }
+  }
+
+  /** The connection is cut by now. */
+  #corrupt(side: Side, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    this.#meetTrouble(this.#options.words.corrupt[side], reason, side);
+  }
+
+  // ---- the end ----
+
+  /** Lets what is under way arrive, says goodbye, and ends both connections within a second or so. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const failed = this.#told !== 0;
+    if (!failed) this.#send();
+    const sides = Object.values(this.#neighbours);
+    this.#write('next', encodeLinkFrame('goodbye'));
+    this.#write('prev', encodeLinkFrame('goodbye'));
+    for (const { socket } of sides) socket.end();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, failed ? FAILED_FAREWELL_MS : FAREWELL_MS);
+    });
+    await Promise.race([Promise.all(sides.map(({ closed }) => closed)), late]);
+    clearTimeout(timer);
+    for (const { socket } of sides) socket.destroy();
+  }
+}
