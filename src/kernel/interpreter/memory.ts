@@ -154,7 +154,7 @@ export class Memory {
       flags[i] = STORED | (flags[i]! & (WATCHED | REMEMBERED));
     }
     if (special & REMEMBERED) this.#forget(region, at, bytes);
-    if (special & WATCHED) this.#wake(region, at, bytes);
+    // Nobody waits for these bytes: the load of a waiting thread would conflict with this store.
     this.listener?.access(t, 'store', region, at, bytes, false);
     this.view = region.view;
     return at;
@@ -459,18 +459,13 @@ export class Memory {
     return at;
   }
 
-  /** The store half: a release that also carries on what the value before published (a release sequence). */
+  /** The store half: a release. */
   #leaveAtomic(t: Thread, address: number, bytes: number, level: number): void {
     const region = this.regions[Math.floor(address / REGION_SPAN)]!;
     const at = address - region.base;
-    let published = region.histories.get(at >> 2)?.newest().published ?? NOTHING;
-    for (let i = 0; i < 3; i++) {
-      const clock = t.fences[i];
-      if (clock !== undefined) published = publishing(published, i, clock);
-    }
-    published = publishing(published, level, t.clock());
     this.#markSyncStore(t, region, at, bytes);
-    this.#push(t, region, at, bytes, published);
+    // What the value before published was taken over just now, so that this publishes it, too.
+    this.#push(t, region, at, bytes, publishing(t.fences, level, t.clock()));
     this.#advance(t);
   }
 
@@ -538,7 +533,6 @@ export class Memory {
     for (const region of this.regions) region?.settle();
     this.#readers = new ReaderSets();
     this.#watchers.clear();
-    this.#order = 0;
   }
 }
 

@@ -71,11 +71,12 @@ export function assignSlots(program: Program): Slots {
       lives[register.id] = { list, first: at, last: at, kind: slotKind(register.type) };
       return;
     }
-    let [a, aFirst, aLast] = [life.list, life.first, life.last];
+    // Mentions come in the order of the text, so the last one is last in the common list, too.
+    let [a, first] = [life.list, life.first];
     let [b, bAt] = [list, at];
     while (a !== b) {
       if (a.depth >= b.depth) {
-        aFirst = aLast = a.at;
+        first = a.at;
         a = a.parent!;
       } else {
         bAt = b.at;
@@ -83,8 +84,8 @@ export function assignSlots(program: Program): Slots {
       }
     }
     life.list = a;
-    life.first = Math.min(aFirst, bAt);
-    life.last = Math.max(aLast, bAt);
+    life.first = first;
+    life.last = bAt;
   };
 
   const scan = (statements: readonly Statement[], parent: List | undefined, at: number) => {

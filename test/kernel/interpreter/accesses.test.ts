@@ -5,7 +5,7 @@ import { MachineFault } from '#src/kernel/interpreter/fault.js';
 import { Machine, type MachineOptions } from '#src/kernel/interpreter/machine.js';
 import type { RegionOptions } from '#src/kernel/interpreter/region.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
-import { type Program, PTX_TRAITS, type Traits } from '#src/kernel/ir.js';
+import { type Program, PTX_TRAITS, type Scope, type Traits } from '#src/kernel/ir.js';
 import { struct } from '#src/kernel/layout.js';
 
 const Work = struct('Work', { a: 'ptr', b: 'ptr' });
@@ -328,34 +328,113 @@ describe('races', () => {
     expect(pair(part(0, 6), part(5, 11))).toBe('race');
   });
 
+  /** Programs of ranks 0, 1, .. over one region; the fault of the first failing seed. */
+  function faultOfRanks(...bodies: Body[]): MachineFault | undefined {
+    const programs = bodies.map((body) => program(body));
+    const failure = findFailure(
+      (options) => {
+        const machine = new Machine(options);
+        const a = machine.region('a', 64, 0, { zeroed: true });
+        const b = machine.region('b', 64, 0, { zeroed: true });
+        const descriptor = machine.struct(Work, 0, { a, b });
+        for (const [rank, p] of programs.entries()) machine.launch(p, { rank, descriptor });
+        machine.run();
+      },
+      { seeds: 40 },
+    );
+    if (failure !== undefined && !(failure.error instanceof MachineFault)) throw failure.error;
+    return failure?.error as MachineFault | undefined;
+  }
+  const signal = (k: KernelBuilder, flag: Value<'ptr'>, number: number, order: 'relaxed' | 'release') =>
+    k.store('u32', flag, 1, { order, offset: 4 * number });
+  const awaits = (k: KernelBuilder, flag: Value<'ptr'>, number: number, order: 'relaxed' | 'acquire') =>
+    k.wait(() => k.load('u32', flag, { order, offset: 4 * number }).eq(1));
+
   it('a store must come after every reader, not only the last', () => {
-    const programs = [0, 1, 2].map((rank) =>
-      program((k, a, b) => {
-        if (rank < 2) {
-          k.load('u32', a);
-          // Only rank 1 says when it has read.
-          if (rank === 1) k.store('u32', b, 1, { order: 'release' });
-        } else {
-          k.wait(() => k.load('u32', b, { order: 'acquire' }).eq(1));
-          k.store('u32', a, 5);
-        }
-      }),
+    // Rank 0 reads first, but only rank 1 says so in a way that orders.
+    const first = (order: 'relaxed' | 'release'): Body[] => [
+      (k, a, b) => {
+        k.load('u32', a);
+        signal(k, b, 0, order);
+      },
+      (k, a, b) => {
+        awaits(k, b, 0, order === 'release' ? 'acquire' : 'relaxed');
+        k.load('u32', a);
+        signal(k, b, 1, 'release');
+      },
+      (k, a, b) => {
+        awaits(k, b, 1, 'acquire');
+        k.store('u32', a, 5);
+      },
+    ];
+    expect(faultOfRanks(...first('release'))).toBeUndefined();
+    expect(faultOfRanks(...first('relaxed'))?.message).toMatch(
+      /^race in rank 2 .* store to a\+0x0 without order after the load there by rank 0/,
     );
-    const scenario = (ranks: number[]) => (options: MachineOptions) => {
-      const machine = new Machine(options);
-      const regions = {
-        a: machine.region('a', 4, 0, { zeroed: true }),
-        b: machine.region('b', 4, 0, { zeroed: true }),
+  });
+
+  it('a plain load still counts after a synchronising load that it happens before', () => {
+    const fault = faultOfRanks(
+      (k, a, b) => {
+        k.load('u32', a);
+        signal(k, b, 0, 'release');
+      },
+      (k, a, b) => {
+        awaits(k, b, 0, 'acquire');
+        k.load('u32', a, { order: 'relaxed' });
+        signal(k, b, 1, 'relaxed');
+      },
+      (k, a, b) => {
+        awaits(k, b, 1, 'relaxed');
+        k.store('u32', a, 5, { order: 'relaxed' });
+      },
+    );
+    expect(fault?.message).toMatch(/^race in rank 2 .* after the load there by rank 0/);
+  });
+
+  it('a load after the release that gives the place back conflicts', () => {
+    const reader =
+      (loadsAgain: boolean): Body =>
+      (k, a, b) => {
+        k.load('u32', a);
+        signal(k, b, 0, 'release');
+        if (loadsAgain) k.load('u32', a);
+        signal(k, b, 1, 'relaxed');
       };
-      const descriptor = machine.struct(Work, 0, regions);
-      for (const rank of ranks) machine.launch(programs[rank]!, { rank, descriptor });
-      machine.run();
+    const storer: Body = (k, a, b) => {
+      awaits(k, b, 1, 'relaxed');
+      awaits(k, b, 0, 'acquire');
+      k.store('u32', a, 5);
     };
-    expect(findFailure(scenario([1, 2]), { seeds: 60 })).toBeUndefined();
-    const failure = findFailure(scenario([0, 1, 2]), { seeds: 60 });
-    expect(String(failure?.error)).toMatch(
-      /store to a\+0x0 without order after the load there by rank 0|unpublishedRead in rank 0/,
-    );
+    expect(faultOfRanks(reader(false), storer)).toBeUndefined();
+    expect(faultOfRanks(reader(true), storer)?.kind).toBe('race');
+  });
+
+  it('hundreds of readers in any order are all remembered', () => {
+    const READERS = 300;
+    const read = program((k, a, b) => {
+      k.load('u64', a.offset(8));
+      k.load('u32', a.offset(8));
+      k.atomic('add', 'u32', b, 1);
+    });
+    const scenario = (awaited: number) => {
+      const store = program((k, a, b) => {
+        k.wait(() => k.load('u32', b, { order: 'acquire' }).ge(awaited));
+        k.store('u64', a, 1, { offset: 8 });
+      });
+      return (options: MachineOptions) => {
+        const machine = new Machine(options);
+        const a = machine.region('a', 64, 0, { zeroed: true });
+        const b = machine.region('b', 64, 0, { zeroed: true });
+        const descriptor = machine.struct(Work, 0, { a, b });
+        machine.launch(read, { rank: 0, descriptor, blocks: READERS });
+        machine.launch(store, { rank: 1, descriptor });
+        machine.run();
+      };
+    };
+    expect(findFailure(scenario(READERS), { seeds: 5 })).toBeUndefined();
+    const failure = findFailure(scenario(READERS - 20), { seeds: 20 });
+    expect(String(failure?.error)).toMatch(/race in rank 1|unpublishedRead in rank 0/);
   });
 });
 

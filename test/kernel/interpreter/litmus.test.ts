@@ -160,7 +160,7 @@ it('two readers may see two writers in different orders, in weak memory only', (
   expect(outcomes(programs, 4, 'strong', 1500).has('1,0,1,0')).toBe(false);
 });
 
-it('atomics lose nothing, and carry on what earlier ones published', () => {
+it('atomics lose nothing, and pass on what earlier ones published', () => {
   const adder = litmus(({ add }) => {
     add(0);
     add(0);
@@ -186,4 +186,21 @@ it('atomics lose nothing, and carry on what earlier ones published', () => {
   // All three additions were seen: whichever was last, the store before one of them is visible.
   expect(found.has('3,0,1')).toBe(false);
   expect(found.has('3,1,1')).toBe(true);
+});
+
+it('a plain store ends what synchronising loads can see of the cell', () => {
+  const storing = litmus(({ store }) => {
+    store(0, 1, 'relaxed');
+    store(0, 2, 'weak');
+    store(1, 1, 'release');
+    store(0, 3, 'relaxed');
+  });
+  const waiting = kernel('waiting', TRAITS, (k, work) => {
+    const cells = k.field(work, Work, 'cells');
+    const out = k.field(work, Work, 'out');
+    k.wait(() => k.load('u32', cells, { order: 'acquire', offset: 64 }).eq(1));
+    k.store('u32', out, k.load('u32', cells, { order: 'relaxed' }));
+  });
+  const found = outcomes([storing, waiting], 1, 'weak');
+  expect([...found].sort()).toEqual(['2', '3']);
 });
