@@ -26,6 +26,9 @@ export interface Label {
   readonly depth: number;
 }
 
+/** Constants of equal lanes: packet arithmetic asks for the same few again and again. */
+const lanesCache = new Map<number, Uint8Array>();
+
 export class Code {
   readonly instructions: Instruction[] = [];
   /** Types of all locals, parameters first. */
@@ -81,19 +84,24 @@ export class Code {
   }
   /** A vector constant of four equal 32-bit lanes. */
   lanes32(bits: number): void {
-    this.v128(new Uint8Array(new Uint32Array(4).fill(bits).buffer));
+    let bytes = lanesCache.get(bits);
+    if (bytes === undefined) {
+      bytes = new Uint8Array(new Uint32Array(4).fill(bits).buffer);
+      lanesCache.set(bits, bytes);
+    }
+    this.v128(bytes);
   }
   /** A vector constant of four equal float32 lanes. */
   lanesFloat32(value: number): void {
-    this.v128(new Uint8Array(new Float32Array(4).fill(value).buffer));
+    this.lanes32(new Uint32Array(Float32Array.of(value).buffer)[0]!);
   }
   /** A vector constant of eight equal 16-bit lanes. */
   lanes16(bits: number): void {
-    this.v128(new Uint8Array(new Uint16Array(8).fill(bits).buffer));
+    this.lanes32(((bits & 0xffff) * 0x0001_0001) >>> 0);
   }
   /** A vector constant of sixteen equal bytes. */
   lanes8(bits: number): void {
-    this.v128(new Uint8Array(16).fill(bits));
+    this.lanes32(((bits & 0xff) * 0x0101_0101) >>> 0);
   }
   shuffle(lanes: readonly number[]): void {
     this.#push('i8x16.shuffle', Uint8Array.from(lanes));

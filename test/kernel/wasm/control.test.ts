@@ -1,6 +1,6 @@
 /** Control flow, waits and wake-ups of compiled programs. */
 import { describe, expect, it } from 'vitest';
-import { kernel } from '#src/kernel/builder.js';
+import { kernel, type Value, type Variable } from '#src/kernel/builder.js';
 import { STATUS, WASM_TRAITS } from '#src/kernel/ir.js';
 import { compileWasm, wasmText } from '#src/kernel/wasm/compile.js';
 import { instance, sharedMemory } from './instance.js';
@@ -108,6 +108,36 @@ describe('control flow', () => {
     run.view.setUint32(BASE, 6, true);
     run.entries.p!(BASE, 0, 1);
     expect([...new Uint32Array(run.memory.buffer, BASE, 5)]).toEqual([6, 6, 36, 49, 100]);
+  });
+
+  it('keeps what was made inside of a loop or an if for what follows it', () => {
+    const run = instance(
+      kernel('p', WASM_TRAITS, (k, base) => {
+        const sum = k.variable('u32', 0);
+        k.for(k.u32(0), 4, 1, (i) => {
+          let first: Variable<'u32'> | undefined;
+          k.if(i.eq(0), () => {
+            first = k.variable('u32', i.add(100));
+          });
+          let found: Value<'u32'> | undefined;
+          const at = k.variable('u32', i);
+          k.loop((loop) => {
+            found = k.load('u32', base.offset(at.value.mul(4)));
+            k.if(found.gt(5), () => loop.break());
+            at.set(at.value.add(1));
+          });
+          // Values that would take the place of those above if these were thought to be dead.
+          const square = k.load('u32', base, { offset: 4 });
+          k.if(square.gt(0), () => k.store('u32', base, square.mul(square), { offset: 64 }));
+          // Of the first round in every round, and of the last round of the inner loop.
+          sum.set(sum.value.add(first!.value).add(found!.mul(found!)));
+        });
+        k.store('u32', base, sum.value, { offset: 68 });
+      }),
+    );
+    new Uint32Array(run.memory.buffer, BASE, 8).set([1, 2, 7, 3, 4, 11, 0, 0]);
+    run.entries.p!(BASE, 0, 1);
+    expect(run.view.getUint32(BASE + 68, true)).toBe(4 * 100 + 3 * 49 + 121);
   });
 
   it('keeps values of an earlier round for a later one', () => {
