@@ -126,11 +126,11 @@ describe('control flow', () => {
             k.if(found.gt(5), () => loop.break());
             at.set(at.value.add(1));
           });
+          // Of the first round in every round, and of the last round of the inner loop.
+          sum.set(sum.value.add(first!.value).add(found!.mul(found!)));
           // Values that would take the place of those above if these were thought to be dead.
           const square = k.load('u32', base, { offset: 4 });
           k.if(square.gt(0), () => k.store('u32', base, square.mul(square), { offset: 64 }));
-          // Of the first round in every round, and of the last round of the inner loop.
-          sum.set(sum.value.add(first!.value).add(found!.mul(found!)));
         });
         k.store('u32', base, sum.value, { offset: 68 });
       }),
