@@ -44,13 +44,18 @@ export interface ReferenceCall {
   readonly count: number;
   /** 'direct', or for rings the chunk that an element belongs to (all-reduce; fixed by position otherwise). */
   readonly order: 'direct' | ((element: number) => number);
+  /** The rank at each position of the ring; by default ranks stand in their own order. */
+  readonly ring?: readonly number[];
 }
 
 /** What every rank receives; null for ranks that receive nothing. */
 export function reference(call: ReferenceCall, sends: readonly Bits[]): (Bits | null)[] {
   const { collective, type, op, root, count, order } = call;
   const n = sends.length;
-  const column = (i: number) => sends.map((send) => send[i]!);
+  const ring = call.ring ?? sends.map((_, rank) => rank);
+  /** Contributions in rank order where all meet, in ring order where they travel. */
+  const column = (i: number) =>
+    order === 'direct' ? sends.map((send) => send[i]!) : ring.map((rank) => sends[rank]![i]!);
   const reduced = (i: number, chunk: number) =>
     order === 'direct' ? directReduce(type, op, column(i)) : ringOrderReduce(type, op, column(i), chunk);
   const indexes = Array.from({ length: count }, (_, i) => i);
@@ -60,12 +65,12 @@ export function reference(call: ReferenceCall, sends: readonly Bits[]): (Bits | 
       return sends.map(() => result);
     }
     case 'reduce': {
-      // A ring reduce ends at the root, which is the last to add: as chunk `root` does in a reduce-scatter.
-      const result = indexes.map((i) => reduced(i, root));
+      // A ring reduce ends at the root, which is the last to add: as the root's chunk does in a reduce-scatter.
+      const result = indexes.map((i) => reduced(i, ring.indexOf(root)));
       return sends.map((_, rank) => (rank === root ? result : null));
     }
     case 'reduceScatter':
-      return sends.map((_, rank) => indexes.map((i) => reduced(rank * count + i, rank)));
+      return sends.map((_, rank) => indexes.map((i) => reduced(rank * count + i, ring.indexOf(rank))));
     case 'broadcast':
       return sends.map(() => sends[root]!.slice(0, count));
     case 'allGather': {

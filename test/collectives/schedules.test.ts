@@ -4,11 +4,10 @@
  */
 import { describe, expect, it } from 'vitest';
 import type { RingCollective } from '#src/collectives/ring.js';
-import { ELEMENT_TYPES, type ElementType } from '#src/kernel/element-types.js';
+import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '#src/kernel/element-types.js';
 import { explore } from '#src/kernel/interpreter/explore.js';
-import { encode } from '#src/kernel/numeric.js';
-import { bufferElements } from './reference.js';
-import { type SimulatedCall, SimulatedTeam, type TeamOptions } from './simulated-team.js';
+import { inputsFor, pick, random } from './random-call.js';
+import { type SimulatedCall, simulatedTeam, type TeamOptions } from './simulated-team.js';
 
 const COLLECTIVES: readonly RingCollective[] = [
   'allReduce',
@@ -36,41 +35,13 @@ const REDUCTIONS: readonly (readonly [ElementType, ReduceOp])[] = [
 /** First seed of all explorations; another one can be given to look further. */
 const FROM = Number(process.env.TUTTI_SEED ?? 0);
 
-/** A small generator of its own: calls must not depend on the schedule's random numbers. */
-function random(seed: number): () => number {
-  let state = (seed * 2654435761 + 12345) >>> 0;
-  return () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    state >>>= 0;
-    return state / 4294967296;
-  };
-}
-
-/** Values that a type holds exactly and whose sums mean something. */
-function inputsFor(call: SimulatedCall, ranks: number, next: () => number): bigint[][] {
-  const { send } = bufferElements(call.collective, call.count, ranks);
-  const { kind } = ELEMENT_TYPES[call.type];
-  return Array.from({ length: ranks }, () =>
-    Array.from({ length: send }, () => {
-      const value = Math.floor(next() * 17) - (kind === 'unsigned' ? 0 : 8);
-      return encode(call.type, kind === 'float' ? value / 4 : Math.floor(value));
-    }),
-  );
-}
-
-function pick<T>(list: readonly T[], next: () => number): T {
-  return list[Math.floor(next() * list.length)]!;
-}
-
 type Shape = Pick<SimulatedCall, 'algorithm' | 'protocol'>;
 
 /** Two random calls one after the other, so that counters and banks are used again. */
 function scenario(shape: Shape, options: TeamOptions, collective: RingCollective) {
   return (machine: { seed: number; memory: 'strong' | 'weak'; traceLength?: number }) => {
     const next = random(machine.seed + 1);
-    const team = new SimulatedTeam(machine, { ...options, direct: shape.algorithm !== 'Ring' });
+    const team = simulatedTeam(machine, { ...options, direct: shape.algorithm !== 'Ring' });
     const streams = Array.from({ length: options.ranks }, (_, rank) => team.machine.stream(rank));
     const checks: (() => void)[] = [];
     for (let i = 0; i < 2; i++) {

@@ -1,6 +1,7 @@
 /**
- * Ranks on the simulated machine: memory laid out as a communicator lays it out, and descriptors written as the
+ * Ranks on a simulated machine: memory laid out as a communicator lays it out, and descriptors written as the
  * host writes them. A scenario launches programs, runs the machine and compares every byte with the reference.
+ * The machine is the interpreter, or WasmMachine with compiled programs.
  */
 
 import { argumentRule } from '#src/collectives/arithmetic.js';
@@ -14,26 +15,26 @@ import {
   RingChannel,
   RingWork,
   SenderControl,
+  STEPS,
 } from '#src/collectives/ring-connection.js';
 import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '#src/kernel/element-types.js';
-import { Machine, type MachineOptions } from '#src/kernel/interpreter/machine.js';
+import { type Launch, Machine, type MachineOptions } from '#src/kernel/interpreter/machine.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
-import type { Program, Traits } from '#src/kernel/ir.js';
+import type { MemoryType, Program, Traits } from '#src/kernel/ir.js';
+import type { FieldType, Struct } from '#src/kernel/layout.js';
 import { averageArgument, encode, sameBits } from '#src/kernel/numeric.js';
 import { channelShares } from '#src/planning/ring-plan.js';
 import { type Bits, bufferElements, reference } from './reference.js';
 
-/** Small connections, so that few elements go round the slots several times. */
-export const LL_SLOT = 128;
-export const SIMPLE_SLOT = 64;
-const LL_BYTES = 8 * LL_SLOT;
-const SIMPLE_BYTES = 8 * SIMPLE_SLOT;
-const CHANNEL_BYTES = 2 * CONTROL_BYTES + LL_BYTES + SIMPLE_BYTES;
+/** Small slots, so that few elements go round them several times. */
+const LL_SLOT = 128;
+const SIMPLE_SLOT = 64;
 /** Bytes around user buffers that must stay as they are. */
 const GUARD = 32;
 /** Room for the user buffers of a rank. */
 const BUFFER_BYTES = 12288;
 const GUARD_BYTE = 0xa5;
+export const DOORBELL_BYTES = 64;
 
 export interface SimulatedCall {
   readonly algorithm: 'OneShot' | 'TwoShot' | 'Ring';
@@ -51,29 +52,70 @@ export interface SimulatedCall {
   readonly piece?: number;
 }
 
+/** What a team needs of the machine it runs on. */
+export interface TeamMachine {
+  region(name: string, bytes: number, owner: number, options: { zeroed: boolean }): number;
+  write(memory: MemoryType, address: number, value: number | bigint): void;
+  read(memory: MemoryType, address: number): number | bigint;
+  writeArray(address: number, values: ArrayBufferView): void;
+  struct<F extends Record<string, FieldType>>(
+    layout: Struct<F>,
+    owner: number,
+    values: { readonly [K in keyof F]?: number | bigint | readonly (number | bigint)[] },
+  ): number;
+  describe(address: number): string;
+  stream(rank: number): TeamStream;
+}
+
+export interface TeamStream {
+  launch(program: Program, options: { descriptor: number; blocks?: number; threads?: number }): Launch;
+}
+
 export interface TeamOptions {
   readonly ranks: number;
+  /** The rank at each position of the rings; 0, 1, 2, ... by default. */
+  readonly ring?: readonly number[];
+  /** What programs are generated for; the interpreter by default. */
+  readonly traits?: Traits;
+  /** Bytes of a slot per protocol. */
+  readonly llSlot?: number;
+  readonly simpleSlot?: number;
+  /** Room for the user buffers of a rank. */
+  readonly bufferBytes?: number;
+  /** Bytes behind the doorbell of each rank, for programs that are made to tell what they do. */
+  readonly traceBytes?: number;
   /** Direct programs (one-shot, two-shot) will run; otherwise rings. */
   readonly direct?: boolean;
   readonly channels?: number;
   readonly threads?: number;
   readonly lowLatency?: LowLatencyOptions;
   /** Replaces a program before it is launched, to see that a fault is found. */
-  readonly mutate?: (program: Program) => Program;
+  readonly mutate?: (program: Program, call: SimulatedCall) => Program;
 }
 
-interface Buffers {
+export interface Buffers {
   readonly send: number;
   readonly recv: number;
+}
+
+/** A team on an interpreter with small warps. */
+export function simulatedTeam(machine: MachineOptions, options: TeamOptions): SimulatedTeam {
+  return new SimulatedTeam(new Machine({ warpSize: 4, ...machine }), options);
 }
 
 /** Programs are generated once per process: generation costs more than a small run. */
 const programs = new Map<string, Program>();
 
-export class SimulatedTeam {
-  readonly machine: Machine;
+export class SimulatedTeam<M extends TeamMachine = Machine> {
+  readonly machine: M;
   readonly ranks: number;
+  readonly llSlot: number;
+  readonly simpleSlot: number;
+  /** The rank at each ring position. */
+  readonly ring: readonly number[];
   readonly #channels: number;
+  readonly #channelBytes: number;
+  readonly #bufferBytes: number;
   readonly #threads: number;
   readonly #options: TeamOptions;
   readonly #traits: Traits;
@@ -83,21 +125,29 @@ export class SimulatedTeam {
   readonly #used: number[] = [];
   readonly #tables: number[] = [];
   readonly #orders: number[] = [];
+  /** Where the user buffers of the latest call lie, by rank. */
+  places: readonly Buffers[] = [];
 
-  constructor(machineOptions: MachineOptions, options: TeamOptions) {
-    this.machine = new Machine({ warpSize: 4, ...machineOptions });
+  constructor(machine: M, options: TeamOptions) {
+    this.machine = machine;
     this.ranks = options.ranks;
+    this.ring = options.ring ?? Array.from({ length: options.ranks }, (_, rank) => rank);
+    this.llSlot = options.llSlot ?? LL_SLOT;
+    this.simpleSlot = options.simpleSlot ?? SIMPLE_SLOT;
+    this.#channelBytes = 2 * CONTROL_BYTES + STEPS * (this.llSlot + this.simpleSlot);
+    this.#bufferBytes = options.bufferBytes ?? BUFFER_BYTES;
     this.#channels = options.channels ?? 1;
     this.#threads = options.threads ?? 1;
     this.#options = options;
-    this.#traits = interpreterTraits({ threads: this.#threads > 1 ? 'many' : 'one' });
+    this.#traits = options.traits ?? interpreterTraits({ threads: this.#threads > 1 ? 'many' : 'one' });
     for (let rank = 0; rank < this.ranks; rank++) {
       const name = options.direct === true ? 'control' : 'doorbell';
-      const bytes = options.direct === true ? ControlBlock.size : 64;
+      const bytes =
+        (options.direct === true ? ControlBlock.size : DOORBELL_BYTES) + (options.traceBytes ?? 0);
       this.#controls.push(this.machine.region(`${name} ${rank}`, bytes, rank, { zeroed: true }));
-      const connections = options.direct === true ? 0 : this.#channels * CHANNEL_BYTES;
+      const connections = options.direct === true ? 0 : this.#channels * this.#channelBytes;
       this.#segments.push(
-        this.machine.region(`segment ${rank}`, connections + BUFFER_BYTES, rank, { zeroed: true }),
+        this.machine.region(`segment ${rank}`, connections + this.#bufferBytes, rank, { zeroed: true }),
       );
       this.#used.push(connections);
     }
@@ -105,22 +155,33 @@ export class SimulatedTeam {
       this.#tables.push(
         this.machine.struct(PeerTable, rank, { control: this.#controls, segment: this.#segments }),
       );
-      const order = this.machine.region(`order ${rank}`, 4 * this.ranks, rank);
-      for (let k = 0; k < this.ranks; k++) this.machine.write('u32', order + 4 * k, (rank + k) % this.ranks);
+      const order = this.machine.region(`order ${rank}`, 4 * this.ranks, rank, { zeroed: true });
+      for (let k = 0; k < this.ranks; k++) this.machine.write('u32', order + 4 * k, this.#after(rank, k));
       this.#orders.push(order);
     }
   }
 
-  #channel(rank: number, channel: number): { sender: number; receiver: number } {
-    const base = this.#segments[rank]! + channel * CHANNEL_BYTES;
+  /** The rank so many places behind another on the ring. */
+  #after(rank: number, distance: number): number {
+    return this.ring[(this.ring.indexOf(rank) + distance) % this.ranks]!;
+  }
+
+  /** Where a rank's own control structures of a ring channel are. */
+  connection(rank: number, channel: number): { sender: number; receiver: number } {
+    const base = this.#segments[rank]! + channel * this.#channelBytes;
     return { sender: base, receiver: base + CONTROL_BYTES };
+  }
+
+  /** Where the trace area of a rank begins. */
+  traceOf(rank: number): number {
+    return this.#controls[rank]! + (this.#options.direct === true ? ControlBlock.size : DOORBELL_BYTES);
   }
 
   /** Starts all connections at a step, as if so much had been sent before. */
   setSteps(step: bigint): void {
     for (let rank = 0; rank < this.ranks; rank++) {
       for (let channel = 0; channel < this.#channels; channel++) {
-        const { sender, receiver } = this.#channel(rank, channel);
+        const { sender, receiver } = this.connection(rank, channel);
         for (const field of ['head', 'step'] as const) {
           this.machine.write('u64', sender + SenderControl.fields[field].offset, step);
         }
@@ -135,8 +196,8 @@ export class SimulatedTeam {
     const start = Math.ceil(this.#used[rank]! / 16) * 16;
     const address = this.#segments[rank]! + start + GUARD + unalign;
     const end = start + GUARD + unalign + bytes + GUARD;
-    if (end > this.#channels * CHANNEL_BYTES * (this.#options.direct === true ? 0 : 1) + BUFFER_BYTES)
-      throw new Error('the segment is full');
+    const connections = this.#options.direct === true ? 0 : this.#channels * this.#channelBytes;
+    if (end > connections + this.#bufferBytes) throw new Error('the segment is full');
     this.machine.writeArray(this.#segments[rank]! + start, new Uint8Array(end - start).fill(GUARD_BYTE));
     this.#used[rank] = end;
     return address;
@@ -144,7 +205,16 @@ export class SimulatedTeam {
 
   #program(call: SimulatedCall): Program {
     const { algorithm, protocol = 'Simple', collective, type, op } = call;
-    const key = [algorithm, protocol, collective, type, op, this.ranks, this.#threads > 1].join();
+    const key = [
+      algorithm,
+      protocol,
+      collective,
+      type,
+      op,
+      this.ranks,
+      this.#traits.name,
+      this.#threads > 1,
+    ].join();
     const variant =
       this.#options.lowLatency === undefined ? key : `${key},${JSON.stringify(this.#options.lowLatency)}`;
     let program = programs.get(variant);
@@ -159,7 +229,7 @@ export class SimulatedTeam {
             : ring(this.#traits, { collective, protocol, reduction: { type, op }, ...extra });
       programs.set(variant, program);
     }
-    return this.#options.mutate?.(program) ?? program;
+    return this.#options.mutate?.(program, call) ?? program;
   }
 
   #argument(call: SimulatedCall): bigint {
@@ -177,14 +247,15 @@ export class SimulatedTeam {
     }
   }
 
-  #chunk(call: SimulatedCall): number {
+  /** Elements of a whole chunk. */
+  chunk(call: SimulatedCall): number {
     const steps = call.collective === 'broadcast' || call.collective === 'reduce' ? 1 : 4;
-    const bytes = call.protocol === 'LL' ? LL_SLOT / 2 : SIMPLE_SLOT * steps;
+    const bytes = call.protocol === 'LL' ? this.llSlot / 2 : this.simpleSlot * steps;
     return bytes / ELEMENT_TYPES[call.type].size;
   }
 
   /** Shares of the channels: grains of 16 bytes, since the test's data are small. */
-  #shares(call: SimulatedCall): { offset: number; count: number }[] {
+  shares(call: SimulatedCall): { offset: number; count: number }[] {
     const size = ELEMENT_TYPES[call.type].size;
     return channelShares(call.count, size, this.#channels, 'LL');
   }
@@ -194,8 +265,8 @@ export class SimulatedTeam {
     const size = ELEMENT_TYPES[call.type].size;
     const n = this.ranks;
     return (element) => {
-      const share = this.#shares(call).find(({ offset, count }) => element < offset + count)!;
-      let chunk = this.#chunk(call);
+      const share = this.shares(call).find(({ offset, count }) => element < offset + count)!;
+      let chunk = this.chunk(call);
       let at = element - share.offset;
       let left = share.count;
       while (at >= n * chunk) {
@@ -208,7 +279,7 @@ export class SimulatedTeam {
   }
 
   /** Queues one call on all ranks; the returned function compares the outcome after `machine.run()`. */
-  launch(call: SimulatedCall, inputs: readonly Bits[], streams: ReturnType<Machine['stream']>[]): () => void {
+  launch(call: SimulatedCall, inputs: readonly Bits[], streams: readonly TeamStream[]): () => void {
     const { machine } = this;
     const size = ELEMENT_TYPES[call.type].size;
     const n = this.ranks;
@@ -236,13 +307,14 @@ export class SimulatedTeam {
         );
       });
     }
+    this.places = places;
     const results = places.map((_, rank) => {
       if (call.algorithm !== 'Ring')
         return this.#launchDirect(call, program, rank, places[rank]!, streams[rank]!);
       return [this.#launchRing(call, program, rank, places[rank]!, streams[rank]!)];
     });
     const order = call.algorithm === 'Ring' ? this.#chunkOf(call) : 'direct';
-    const expected = reference({ ...call, order }, inputs);
+    const expected = reference({ ...call, order, ring: this.ring }, inputs);
     return () => {
       for (const launches of results) {
         for (const launch of launches) {
@@ -281,13 +353,7 @@ export class SimulatedTeam {
     }
   }
 
-  #launchDirect(
-    call: SimulatedCall,
-    program: Program,
-    rank: number,
-    place: Buffers,
-    stream: ReturnType<Machine['stream']>,
-  ) {
+  #launchDirect(call: SimulatedCall, program: Program, rank: number, place: Buffers, stream: TeamStream) {
     const size = ELEMENT_TYPES[call.type].size;
     const piece = call.piece ?? Math.max(1, call.count);
     const staged = call.staged?.includes(rank) === true;
@@ -316,37 +382,36 @@ export class SimulatedTeam {
     return Array.from({ length: pieces }, (_, i) => launch(i * piece, Math.min(call.count, (i + 1) * piece)));
   }
 
-  #launchRing(
-    call: SimulatedCall,
-    program: Program,
-    rank: number,
-    place: Buffers,
-    stream: ReturnType<Machine['stream']>,
-  ) {
+  #launchRing(call: SimulatedCall, program: Program, rank: number, place: Buffers, stream: TeamStream) {
     const { machine } = this;
     const size = ELEMENT_TYPES[call.type].size;
     const n = this.ranks;
-    const next = (rank + 1) % n;
-    const prev = (rank + n - 1) % n;
+    const next = this.#after(rank, 1);
+    const prev = this.#after(rank, n - 1);
     const channels = machine.region(`channels ${rank}`, this.#channels * RingChannel.size, rank, {
       zeroed: true,
     });
-    this.#shares(call).forEach(({ offset, count }, channel) => {
-      const own = this.#channel(rank, channel);
-      RingChannel.at(machine.view(channels), channel * RingChannel.size)
-        .set('sendControl', own.sender)
-        .set('recvControl', own.receiver)
-        .set('nextReceiver', this.#channel(next, channel).receiver)
-        .set('prevSender', this.#channel(prev, channel).sender)
-        .set('nextDoorbell', this.#controls[next]!)
-        .set('prevDoorbell', this.#controls[prev]!)
-        .set('order', this.#orders[rank]!)
-        .set('offset', offset)
-        .set('count', count)
-        .set('chunk', this.#chunk(call))
-        .set('position', rank)
-        .set('prev', prev)
-        .set('next', next);
+    this.shares(call).forEach(({ offset, count }, channel) => {
+      const own = this.connection(rank, channel);
+      const values = {
+        sendControl: own.sender,
+        recvControl: own.receiver,
+        nextReceiver: this.connection(next, channel).receiver,
+        prevSender: this.connection(prev, channel).sender,
+        nextDoorbell: this.#controls[next]!,
+        prevDoorbell: this.#controls[prev]!,
+        order: this.#orders[rank]!,
+        offset,
+        count,
+        chunk: this.chunk(call),
+        position: this.ring.indexOf(rank),
+        prev,
+        next,
+      };
+      for (const [name, value] of Object.entries(values)) {
+        const field = RingChannel.fields[name as keyof typeof values];
+        machine.write(field.type, channels + channel * RingChannel.size + field.offset, value);
+      }
     });
     const descriptor = machine.struct(RingWork, rank, {
       control: this.#controls[rank]!,
@@ -359,10 +424,10 @@ export class SimulatedTeam {
       sendStride: call.count * size,
       recvStride: call.count * size,
       argument: this.#argument(call),
-      llSlot: LL_SLOT,
-      simpleSlot: SIMPLE_SLOT,
+      llSlot: this.llSlot,
+      simpleSlot: this.simpleSlot,
       llOffset: CONTROL_BYTES,
-      simpleOffset: CONTROL_BYTES + LL_BYTES,
+      simpleOffset: CONTROL_BYTES + STEPS * this.llSlot,
     });
     return stream.launch(program, { descriptor, blocks: this.#channels, threads: this.#threads });
   }
