@@ -373,6 +373,30 @@ describe('races', () => {
     );
   });
 
+  it('readers that a later reader comes after are left out, and only those', () => {
+    const fault = faultOfRanks(
+      (k, a, b) => {
+        k.load('u32', a);
+        signal(k, b, 0, 'relaxed');
+      },
+      (k, a, b) => {
+        awaits(k, b, 0, 'relaxed');
+        k.load('u32', a);
+        signal(k, b, 1, 'release');
+      },
+      (k, a, b) => {
+        awaits(k, b, 1, 'acquire');
+        k.load('u32', a);
+        signal(k, b, 2, 'release');
+      },
+      (k, a, b) => {
+        awaits(k, b, 2, 'acquire');
+        k.store('u32', a, 5);
+      },
+    );
+    expect(fault?.message).toMatch(/^race in rank 3 .* after the load there by rank 0/);
+  });
+
   it('a plain load still counts after a synchronising load that it happens before', () => {
     const fault = faultOfRanks(
       (k, a, b) => {
