@@ -6,12 +6,19 @@ import { createUniqueId, formatUniqueId } from '#src/index.js';
 const PROGRAM = fileURLToPath(new URL('./programs/socket-rank.mjs', import.meta.url));
 
 export interface RankMessage {
+  id?: string;
   joined?: string;
   looping?: boolean;
   result?: unknown;
   closeMs?: number;
   stack?: string;
   error?: { code: string; message: string; rank?: number; afterMs: number; at?: number };
+}
+
+/** The command that runs the program, when it is not just this Node. */
+export interface Launch {
+  execPath?: string;
+  execArgv?: string[];
 }
 
 export class SocketRank {
@@ -21,8 +28,12 @@ export class SocketRank {
   #arrived: () => void = () => {};
   #ended = false;
 
-  constructor(settings: object, env: NodeJS.ProcessEnv, execArgv: string[]) {
-    this.child = fork(PROGRAM, [JSON.stringify(settings)], { env, execArgv });
+  constructor(settings: object, env: NodeJS.ProcessEnv, { execPath, execArgv }: Launch = {}) {
+    this.child = fork(PROGRAM, [JSON.stringify(settings)], {
+      env: { ...process.env, ...env },
+      execArgv: execArgv ?? [],
+      ...(execPath === undefined ? {} : { execPath }),
+    });
     this.child.on('message', (message: RankMessage) => {
       this.#messages.push(message);
       this.#arrived();
@@ -62,17 +73,34 @@ export class SocketRanks {
     size: number,
     settings: { behaviour: string; options?: object; [more: string]: unknown },
     env: NodeJS.ProcessEnv | ((rank: number) => NodeJS.ProcessEnv) = {},
-    execArgv: string[] = [],
   ): Promise<SocketRank[]> {
     const root = await createUniqueId({ host: '127.0.0.1' });
     this.#roots.push(root);
     const id = formatUniqueId(root.id);
     const ranks = Array.from({ length: size }, (_, rank) => {
       const own = typeof env === 'function' ? env(rank) : env;
-      return new SocketRank({ id, rank, size, ...settings }, { ...process.env, ...own }, execArgv);
+      return new SocketRank({ id, rank, size, ...settings }, own);
     });
     this.#all.push(...ranks);
     return ranks;
+  }
+
+  /** Ranks that only reach each other: rank 0 makes the unique id. */
+  async startApart(
+    size: number,
+    settings: { behaviour: string; options?: object; [more: string]: unknown },
+    env: (rank: number) => NodeJS.ProcessEnv,
+    launch: (rank: number) => Launch,
+  ): Promise<SocketRank[]> {
+    const started: SocketRank[] = [];
+    let id: string | undefined;
+    for (let rank = 0; rank < size; rank++) {
+      const made = new SocketRank({ id, rank, size, ...settings }, env(rank), launch(rank));
+      this.#all.push(made);
+      started.push(made);
+      id ??= await made.message('id');
+    }
+    return started;
   }
 
   /** Kills what is left. */

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SocketRanks } from './socket-ranks.js';
+import { canMakeNamespaces, TwoHosts } from './two-hosts.js';
 
 const ranks = new SocketRanks();
 afterEach(() => ranks.end());
@@ -70,11 +71,13 @@ describe(`collectives over sockets (seed ${SEED})`, () => {
     );
   });
 
-  it('checks that all ranks call the same before a ring operation', async () => {
-    const started = await ranks.start(2, { behaviour: 'loop', count: 1000, options: { check: true } });
-    await Promise.all(started.map((rank) => rank.message('looping')));
-    started[0]!.child.kill('SIGKILL');
-    expect((await started[1]!.message('error')).code).toBe('remoteError');
+  it('with check on, ranks that disagree learn who calls what', async () => {
+    const started = await ranks.start(3, { behaviour: 'disagree', options: { check: true } });
+    for (const rank of started) {
+      const error = await rank.message('error');
+      expect(error.code).toBe('invalidUsage');
+      expect(error.message).toMatch(/rank \d calls allReduce of 10\d float32, op sum/);
+    }
   });
 
   it('works without the C library', async () => {
@@ -96,6 +99,56 @@ describe('ranks of different hosts', () => {
     for (const rank of started) {
       const result = (await rank.message('result')) as { description: string };
       expect(result.description).toContain('different hosts');
+    }
+  });
+});
+
+describe.skipIf(!canMakeNamespaces())('hosts with a network between them', () => {
+  let network: TwoHosts;
+  beforeEach(() => {
+    network = new TwoHosts();
+  });
+  afterEach(async () => {
+    await ranks.end();
+    network.remove();
+  });
+
+  const startApart = (settings: { behaviour: string; options?: object; [more: string]: unknown }) =>
+    ranks.startApart(
+      4,
+      settings,
+      (rank) => ({
+        ...SMALL,
+        NCCL_SOCKET_IFNAME: network.interfaceOf(rank % 2),
+        NCCL_HOSTID: `host${rank % 2}`,
+      }),
+      (rank) => network.launchOn(rank % 2),
+    );
+
+  it('agree with the plain reference', async () => {
+    const started = await startApart({
+      behaviour: 'battery',
+      seed: SEED,
+      rounds: 30,
+      options: { sockets: false, channels: 2 },
+    });
+    for (const rank of started) expect(await rank.message('joined')).toContain('different hosts');
+    for (const rank of started) expect(await rank.message('result'), `seed ${SEED}`).toBe(30);
+  });
+
+  it('a network that goes silent ends the operation at its time limit', async () => {
+    const started = await startApart({
+      behaviour: 'loop',
+      form: 'sync',
+      options: { sockets: false, timeoutMs: 1500 },
+    });
+    await Promise.all(started.map((rank) => rank.message('looping')));
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    network.cut();
+    for (const rank of started) {
+      const error = await rank.message('error');
+      expect(['timeout', 'remoteError']).toContain(error.code);
+      expect(error.afterMs).toBeLessThan(3500);
     }
   });
 });

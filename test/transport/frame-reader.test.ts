@@ -36,6 +36,7 @@ describe('frames between proxies', () => {
           const memory = new Uint8Array(20 * 300);
           const got: LinkFrame[] = [];
           let accepted = 0;
+          let settled = 0;
           const reader = new FrameReader({
             accept: (frame) => {
               const index = accepted++;
@@ -54,6 +55,9 @@ describe('frames between proxies', () => {
               }
               got.push(frame);
             },
+            settle: () => {
+              settled = got.length;
+            },
           });
           for (let at = 0; at < stream.length; ) {
             const wanted = cuts.next().value as number;
@@ -70,6 +74,7 @@ describe('frames between proxies', () => {
             }
           }
           expect(got).toEqual(sent);
+          expect(settled).toBe(sent.length);
         },
       ),
     );
@@ -97,6 +102,7 @@ describe('frames between proxies', () => {
       complete: () => {
         throw new Error('must not be reached');
       },
+      settle: () => {},
     });
     expect(() => reader.push(encodeLinkFrame('goodbye'))).toThrow('not allowed');
   });

@@ -13,6 +13,8 @@ export interface FrameSink {
   accept(frame: LinkFrame): Uint8Array | undefined;
   /** The frame and its payload are complete. */
   complete(frame: LinkFrame): void;
+  /** All bytes that had come are used up: a good moment for what need not be done for every frame. */
+  settle(): void;
 }
 
 export class FrameReader {
@@ -28,6 +30,11 @@ export class FrameReader {
     this.#target = this.#header;
   }
 
+  /** The next byte begins a frame. */
+  get betweenFrames(): boolean {
+    return this.#frame === undefined && this.#filled === 0;
+  }
+
   /** Where the next bytes belong; never empty. */
   space(): Uint8Array {
     return this.#filled === 0 ? this.#target : this.#target.subarray(this.#filled);
@@ -38,6 +45,11 @@ export class FrameReader {
    * @throws what the sink throws, and `remoteError` for bytes that are no frame
    */
   advance(count: number): void {
+    this.#step(count);
+    this.#sink.settle();
+  }
+
+  #step(count: number): void {
     this.#filled += count;
     if (this.#filled < this.#target.length) return;
     this.#filled = 0;
@@ -63,7 +75,8 @@ export class FrameReader {
       const count = Math.min(space.length, chunk.length - at);
       space.set(chunk.subarray(at, at + count));
       at += count;
-      this.advance(count);
+      this.#step(count);
     }
+    this.#sink.settle();
   }
 }

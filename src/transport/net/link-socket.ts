@@ -10,7 +10,10 @@ import { connect, type Socket } from 'node:net';
 import type { SocketAddress } from '../../bootstrap/socket-address.js';
 import type { FrameReader } from './frame-reader.js';
 
-/** Bytes read at a time before frames begin, and after a fault: a handshake frame fits. */
+/**
+ * Bytes read at a time where a frame begins: several small frames come at once, and the beginning of a large
+ * slice that comes with them costs little to copy. A handshake frame fits too.
+ */
 const SCRATCH_BYTES = 4096;
 
 export class LinkSocket {
@@ -29,7 +32,7 @@ export class LinkSocket {
         port: address!.port,
         noDelay: true,
         onread: {
-          buffer: () => this.#reader?.space() ?? this.#scratch,
+          buffer: () => this.#space(),
           callback: (count, buffer) => this.#received(count, buffer),
         },
       });
@@ -51,6 +54,11 @@ export class LinkSocket {
     this.#onFault = onFault;
     if (!this.#direct) this.socket.on('data', (chunk) => this.#take(() => reader.push(chunk)));
     this.socket.resume();
+  }
+
+  #space(): Uint8Array {
+    const reader = this.#reader;
+    return reader === undefined || reader.betweenFrames ? this.#scratch : reader.space();
   }
 
   #received(count: number, buffer: Uint8Array): boolean {

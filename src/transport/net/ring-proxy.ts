@@ -15,9 +15,21 @@
 import type { Socket } from 'node:net';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { FrameReader } from './frame-reader.js';
-import { encodeLinkFrame, type LinkFrame } from './link-frame.js';
+import { encodeLinkFrame, FRAME_BYTES, type LinkFrame } from './link-frame.js';
 import type { LinkSocket } from './link-socket.js';
 import type { RingChannelAddresses, RingMemory } from './ring-memory.js';
+
+/**
+ * Most steps that a program may go beyond its published tail with its next slice: two of a slice, and up to three
+ * by which counters are rounded up at its start. While there is credit for so many, it cannot wait for credit.
+ */
+const NEXT_STEPS = 5;
+
+/** Slices up to so many bytes are about latency: their credits are returned only when somebody may need them. */
+const SMALL_SLICE = 4096;
+
+/** Writes of up to so many bytes are put together first: copying costs less than a list of buffers. */
+const JOINED_BYTES = 2048;
 
 /** Longest wait for the neighbours' farewell, ms: they are about to say it. */
 const FAREWELL_MS = 1000;
@@ -50,6 +62,8 @@ interface Channel {
   /** Steps that have come, and credits returned for them. */
   received: number;
   returned: number;
+  /** The last slice that came was small. */
+  small: boolean;
 }
 
 interface Neighbour {
@@ -70,6 +84,8 @@ export class RingProxy {
   readonly #neighbours: Record<Side, Neighbour>;
   /** Trouble that the neighbours have been told of. */
   #told = 0;
+  /** Something came that a program may wait for. */
+  #wakeDue = false;
   #closing: Promise<void> | undefined;
 
   constructor(options: RingProxyOptions, links: Readonly<Record<Side, LinkSocket>>) {
@@ -81,6 +97,7 @@ export class RingProxy {
       credited: 0,
       received: 0,
       returned: 0,
+      small: false,
     }));
     this.#neighbours = { next: this.#meet('next', links.next), prev: this.#meet('prev', links.prev) };
     links.prev.start(new FrameReader(this.#dataSink), (error) => this.#corrupt('prev', error));
@@ -113,27 +130,34 @@ export class RingProxy {
   }
 
   #send(): void {
+    const { tail } = this.#memory.layout;
     for (let index = 0; index < this.#channels.length; index++) {
       const channel = this.#channels[index]!;
-      if (this.#memory.hasMoved(channel.addresses.outgoing + this.#memory.layout.tail, channel.sent)) {
+      if (this.#memory.hasMoved(channel.addresses.outgoing + tail, channel.sent)) {
         this.#sendSlices(index, channel);
       }
-      if (this.#memory.hasMoved(channel.addresses.credits + this.#memory.layout.head, channel.returned)) {
-        channel.returned = this.#memory.counter(channel.addresses.credits + this.#memory.layout.head);
-        this.#write('prev', encodeLinkFrame('credit', index, 0, channel.returned));
-      }
+      this.#returnCredit(index, channel);
     }
+  }
+
+  #returnCredit(index: number, channel: Channel): void {
+    const head = channel.addresses.credits + this.#memory.layout.head;
+    if (!this.#memory.hasMoved(head, channel.returned)) return;
+    const enough = channel.received + NEXT_STEPS <= channel.returned + this.#memory.layout.steps;
+    if (channel.small && enough) return;
+    channel.returned = this.#memory.counter(head);
+    this.#write('prev', encodeLinkFrame('credit', index, 0, channel.returned));
   }
 
   #sendSlices(index: number, channel: Channel): void {
     const { layout } = this.#memory;
     const { outgoing } = channel.addresses;
     const tail = this.#memory.counter(outgoing + layout.tail);
-    const { socket } = this.#neighbours.next;
+    const parts: Uint8Array[] = [];
+    let total = 0;
     // Steps that are further back than there are slots were skipped: programs round their counters up.
     let step = Math.max(channel.sent, tail - layout.steps);
     let bytes = this.#memory.sliceBytes(outgoing, step);
-    socket.cork();
     while (step < tail) {
       let end = step + 1;
       let following: number | undefined;
@@ -143,14 +167,22 @@ export class RingProxy {
         end++;
       }
       if (bytes !== undefined) {
-        this.#write('next', encodeLinkFrame('data', index, bytes, step, end));
-        if (bytes > 0) this.#write('next', this.#memory.slice(outgoing, step, bytes));
+        parts.push(encodeLinkFrame('data', index, bytes, step, end));
+        if (bytes > 0) parts.push(this.#memory.slice(outgoing, step, bytes));
+        total += FRAME_BYTES + bytes;
       }
       step = end;
       bytes = following;
     }
-    socket.uncork();
     channel.sent = tail;
+    if (total <= JOINED_BYTES) {
+      if (total > 0) this.#write('next', Buffer.concat(parts, total));
+      return;
+    }
+    const { socket } = this.#neighbours.next;
+    socket.cork();
+    for (const part of parts) this.#write('next', part);
+    socket.uncork();
   }
 
   #write(side: Side, bytes: Uint8Array): void {
@@ -183,9 +215,12 @@ export class RingProxy {
       }
       const channel = this.#channels[frame.channel]!;
       channel.received = frame.tail;
+      channel.small = frame.bytes <= SMALL_SLICE;
       this.#memory.setCounter(channel.addresses.receiver + this.#memory.layout.tail, frame.tail);
-      this.#options.wake();
+      this.#returnCredit(frame.channel, channel);
+      this.#wakeDue = true;
     },
+    settle: (): void => this.#settle(),
   };
 
   readonly #creditSink = {
@@ -206,11 +241,23 @@ export class RingProxy {
         return;
       }
       const channel = this.#channels[frame.channel]!;
+      const before = channel.credited;
+      const { head, tail, steps } = this.#memory.layout;
       channel.credited = frame.step;
-      this.#memory.setCounter(channel.addresses.sender + this.#memory.layout.head, frame.step);
-      this.#options.wake();
+      this.#memory.setCounter(channel.addresses.sender + head, frame.step);
+      // Looked at after the head was set: a program that goes on from here sees the new head by itself.
+      const published = this.#memory.counter(channel.addresses.outgoing + tail);
+      if (published + NEXT_STEPS > before + steps) this.#wakeDue = true;
     },
+    settle: (): void => this.#settle(),
   };
+
+  /** Wakes the programs once for all frames that came together. */
+  #settle(): void {
+    if (!this.#wakeDue) return;
+    this.#wakeDue = false;
+    this.#options.wake();
+  }
 
   #channelOf(frame: LinkFrame): Channel {
     const channel = this.#channels[frame.channel];

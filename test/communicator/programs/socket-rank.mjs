@@ -1,8 +1,9 @@
 /**
  * A rank over sockets whose behaviour the test chooses. Started by fork; what it has to say are messages:
- * `{ joined }`, then `{ result }` or `{ error: { code, message, rank, afterMs } }`.
+ * `{ id }` where it was given none and makes one, `{ joined }`, then `{ result }` or
+ * `{ error: { code, message, rank, afterMs } }`.
  */
-import { Communicator, parseUniqueId } from '../../../dist/index.js';
+import { Communicator, createUniqueId, formatUniqueId, parseUniqueId } from '../../../dist/index.js';
 import { battery } from './plain-collectives.mjs';
 
 const { behaviour, id, rank, size, options = {}, ...rest } = JSON.parse(process.argv[2]);
@@ -47,6 +48,11 @@ const behaviours = {
     }
     await reduceForEver(comm, rest.form);
   },
+  /** Every rank has a count of its own. */
+  async disagree(comm) {
+    const data = comm.alloc(Float32Array, 100 + rank);
+    await comm.allReduce(data, data);
+  },
   /** Closes as soon as its own part is done. */
   async leaveEarly(comm) {
     const data = comm.alloc(Float64Array, 500_000).fill(rank + 1);
@@ -62,10 +68,16 @@ const behaviours = {
   },
 };
 
+async function makeId() {
+  const root = await createUniqueId();
+  await tell({ id: formatUniqueId(root.id) });
+  return root.id;
+}
+
 const since = performance.now();
 try {
   const comm = await Communicator.init({
-    id: parseUniqueId(id),
+    id: id === undefined ? await makeId() : parseUniqueId(id),
     rank,
     size,
     sockets: true,
