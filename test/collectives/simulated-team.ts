@@ -314,8 +314,8 @@ export class SimulatedTeam<M extends TeamMachine = Machine> {
       return [this.#launchRing(call, program, rank, places[rank]!, streams[rank]!)];
     });
     const order = call.algorithm === 'Ring' ? this.#chunkOf(call) : 'direct';
-    const expected = reference({ ...call, order, ring: this.ring }, inputs);
     return () => {
+      const expected = reference({ ...call, order, ring: this.ring }, inputs);
       for (const launches of results) {
         for (const launch of launches) {
           if (launch.statuses.some((status) => status !== 0)) {

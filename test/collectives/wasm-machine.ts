@@ -17,7 +17,7 @@ interface Compiled {
 }
 
 /** Pages of 64 KiB: room for the largest team of these tests. */
-const PAGES = 512;
+const PAGES = 1024;
 /** The first bytes stay free, so that address 0 is nobody's. */
 const START = 1024;
 /** Polls of a wait before the program gives way. */
