@@ -9,11 +9,11 @@ export {
   type CopyOptions,
   createLocalCommunicators,
   type Place,
-  type PreparedOperation,
   type ReduceOptions,
   type RootOptions,
   type RootReduceOptions,
 } from './communicator/communicator.js';
+export type { PreparedOperation } from './communicator/prepared-operation.js';
 export type { CommunicatorOptions } from './communicator/settings.js';
 export { type ErrorCode, TuttiError } from './errors/tutti-error.js';
 export type { ElementType, ReduceOp } from './kernel/element-types.js';

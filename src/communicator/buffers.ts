@@ -15,6 +15,7 @@ import {
   REDUCE_OP_NAMES,
   type ReduceOp,
 } from '../kernel/element-types.js';
+import { checkKnownOptions } from './known-options.js';
 
 /** The typed arrays that hold elements of a collective. */
 export type Buffer =
@@ -126,6 +127,15 @@ export interface CallOptions {
   readonly root?: number;
 }
 
+/** Options that each collective understands. */
+const OPTIONS_OF: Readonly<Record<Exclude<Collective, 'barrier'>, readonly (keyof CallOptions)[]>> = {
+  allReduce: ['op', 'type'],
+  reduce: ['op', 'root', 'type'],
+  broadcast: ['root', 'type'],
+  allGather: ['type'],
+  reduceScatter: ['op', 'type'],
+};
+
 interface Place {
   readonly rank: number;
   readonly size: number;
@@ -165,6 +175,7 @@ export function checkCall(
   { rank, size }: Place,
 ): CheckedCall {
   const call = collective;
+  checkKnownOptions(call, options, OPTIONS_OF[collective]);
   const op = options.op ?? 'sum';
   if (!REDUCE_OP_NAMES.includes(op)) {
     throw new TuttiError(

@@ -9,23 +9,29 @@
  */
 
 import { Bootstrap } from '../bootstrap/bootstrap.js';
-import { ControlBlock, MAX_DIRECT_RANKS, PeerTable } from '../collectives/control-block.js';
-import { STATUS_MISMATCH } from '../collectives/direct.js';
-import type { ProgramRequest } from '../collectives/registry.js';
-import { wakeDoorbell } from '../device/host/doorbell.js';
+import { MAX_DIRECT_RANKS, PeerTable } from '../collectives/control-block.js';
 import type { TypedArrayConstructor } from '../device/host/host-device.js';
 import { HostDevice } from '../device/host/host-device.js';
-import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { coreCount } from '../system/core-count.js';
 import { type Buffer, type CallOptions, type CheckedCall, checkCall } from './buffers.js';
-import { describeCall, describeMismatch, describeTimeout, describeTrouble } from './diagnosis.js';
-import { Engine, type RunFailure } from './engine.js';
+import { Comparison } from './comparison.js';
+import { Engine } from './engine.js';
+import { FailureState } from './failure-state.js';
+import { checkKnownOptions } from './known-options.js';
 import { createLocalTeams } from './local-team.js';
+import { copyAlone } from './lone-rank.js';
 import { Operation, type OperationContext, STAGE_BYTES } from './operation.js';
+import { OperationQueue } from './operation-queue.js';
+import { Prepared, type PreparedOperation, type Runner } from './prepared-operation.js';
 import { openProcessTeam } from './process-team.js';
-import { type CommunicatorOptions, resolveSettings, type Settings } from './settings.js';
-import { decodeTrouble, encodeTrouble, type Team, type Trouble } from './team.js';
+import {
+  COMMUNICATOR_OPTIONS,
+  type CommunicatorOptions,
+  resolveSettings,
+  type Settings,
+} from './settings.js';
+import type { Team } from './team.js';
 
 /** Options of a reduction. */
 export type ReduceOptions = Pick<CallOptions, 'type' | 'op'>;
@@ -45,18 +51,6 @@ export interface Place {
 
 type DataCollective = Exclude<CheckedCall['collective'], 'barrier'>;
 
-/** An operation that was checked and planned once. */
-export interface PreparedOperation {
-  /** Does it now, on the calling thread; returns when the result may be read. */
-  run(): void;
-  /** Does it in the background; resolves when the result may be read. */
-  start(): Promise<void>;
-  /** Gives its memory back; it may not be used afterwards. */
-  release(): void;
-  /** What will run and why. */
-  readonly explanation: string;
-}
-
 /** The collectives, each giving R: nothing (done), a promise, or a prepared operation. */
 export interface Collectives<R> {
   /** recv = op over all ranks of send, on every rank. In place: the same buffer twice. */
@@ -75,6 +69,8 @@ export interface Collectives<R> {
 /** Ranks of one process: each takes a thread. */
 const MAX_LOCAL_RANKS = 512;
 
+const NO_OPTIONS: CallOptions = {};
+
 type Arguments = [first: Buffer | null, second?: unknown, third?: unknown];
 
 /** broadcast(buffer, options) or broadcast(send, recv, options): which is it? */
@@ -82,9 +78,14 @@ function readArguments(
   collective: DataCollective,
   [first, second, third]: Arguments,
 ): { send: Buffer | null; recv: Buffer | null; options: CallOptions } {
-  const single = collective === 'broadcast' && !ArrayBuffer.isView(second);
-  if (single) return { send: first, recv: first, options: (second ?? {}) as CallOptions };
-  return { send: first, recv: (second ?? null) as Buffer | null, options: (third ?? {}) as CallOptions };
+  if (collective === 'broadcast' && third === undefined && second !== null && !ArrayBuffer.isView(second)) {
+    return { send: first, recv: first, options: (second ?? NO_OPTIONS) as CallOptions };
+  }
+  return {
+    send: first,
+    recv: (second ?? null) as Buffer | null,
+    options: (third ?? NO_OPTIONS) as CallOptions,
+  };
 }
 
 /** Ranks with the same thread cannot run one after the other: the first would wait for ever. */
@@ -99,7 +100,6 @@ function refuseBlocking(team: Team, call: string): void {
 
 export class Communicator implements AsyncDisposable {
   readonly #team: Team;
-  readonly #settings: Settings;
   readonly #engine: Engine;
   readonly #context: OperationContext;
   readonly #peerTable: number;
@@ -107,21 +107,18 @@ export class Communicator implements AsyncDisposable {
   readonly #arrays: ArrayBufferView[] = [];
   /** Last operation of each synchronous collective, since loops repeat the same call. */
   readonly #recent = new Map<DataCollective, { key: readonly unknown[]; prepared: Prepared }>();
-  readonly #barrierRequest: ProgramRequest;
-  #failure: TuttiError | undefined;
-  #trouble: Trouble | undefined;
-  #detail: string | undefined;
-  /** Settles when the operation before the next one has been handed to the executor completely. */
-  #turn: Promise<void> | undefined;
-  /** Asynchronous operations that are not finished, and a promise for the last of them. */
-  #unfinished = 0;
-  #lastDone: Promise<unknown> = Promise.resolve();
+  readonly #failure: FailureState;
+  readonly #queue: OperationQueue;
+  /** What a synchronous barrier does: an all-reduce of one element. */
+  #tick: Prepared | undefined;
   #closing: Promise<void> | undefined;
+  /** Everything of this rank is done: what happens to the others is no trouble any more. */
+  #leaving = false;
 
   /** Not for users: see `Communicator.init`, `Communicator.fromEnv` and `createLocalCommunicators`. */
   constructor(team: Team, settings: Settings) {
     this.#team = team;
-    this.#settings = settings;
+    this.#failure = new FailureState(team, settings.timeoutMs);
     const { device, rank, size, shape } = team;
     // A rank that uses sockets has a second busy thread, its proxy.
     const threads = team.localSize * (team.shared ? 1 : 2);
@@ -148,15 +145,11 @@ export class Communicator implements AsyncDisposable {
       orders: new Array<number>(shape.channels).fill(order),
       stage: (which, bytes) => this.#stage(which, bytes),
     };
-    this.#barrierRequest = {
-      algorithm: 'OneShot',
-      collective: 'barrier',
-      protocol: 'Simple',
-      type: 'uint8',
-      op: 'sum',
-      ranks: size,
-    };
-    team.onTrouble((trouble, detail) => this.#hear(trouble, detail));
+    const comparison = new Comparison(team, this.#engine, this.#failure, settings.check);
+    this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison);
+    team.onTrouble((trouble, detail) => {
+      if (!this.#leaving) this.#failure.hear(trouble, detail);
+    });
   }
 
   /**
@@ -166,10 +159,11 @@ export class Communicator implements AsyncDisposable {
    * did not come, `remoteError` naming a rank that died meanwhile.
    */
   static async init(place: Place & CommunicatorOptions): Promise<Communicator> {
+    checkKnownOptions('Communicator.init', place, ['id', 'rank', 'size', ...COMMUNICATOR_OPTIONS]);
     const settings = resolveSettings(place, process.env);
     const { id, rank, size } = place;
     const bootstrap = await Bootstrap.connect({ id, rank, size, timeoutMs: settings.initTimeoutMs });
-    return new Communicator(await openProcessTeam(bootstrap, settings), settings);
+    return joinTeam(await openProcessTeam(bootstrap, settings), settings);
   }
 
   /**
@@ -177,9 +171,10 @@ export class Communicator implements AsyncDisposable {
    * MPICH, Slurm. Throws as `init`, and `invalidUsage` when no launcher is recognised.
    */
   static async fromEnv(options: CommunicatorOptions = {}): Promise<Communicator> {
+    checkKnownOptions('Communicator.fromEnv', options, COMMUNICATOR_OPTIONS);
     const settings = resolveSettings(options, process.env);
     const bootstrap = await Bootstrap.fromLaunchEnvironment({ timeoutMs: settings.initTimeoutMs });
-    return new Communicator(await openProcessTeam(bootstrap, settings), settings);
+    return joinTeam(await openProcessTeam(bootstrap, settings), settings);
   }
 
   /** This process's (or thread's) number in the communicator, from 0. */
@@ -200,7 +195,7 @@ export class Communicator implements AsyncDisposable {
   /** A typed array of zeros in memory that all ranks of this host can reach: collectives do not copy it. */
   alloc<T extends Buffer>(ArrayType: TypedArrayConstructor<T>, length: number): T {
     this.#checkUsable('alloc');
-    const made = this.#team.device.alloc(ArrayType, length);
+    const made = allocateArray(this.#team, ArrayType, length);
     this.#arrays.push(made);
     return made;
   }
@@ -209,7 +204,18 @@ export class Communicator implements AsyncDisposable {
   free(array: Buffer): void {
     const index = this.#arrays.indexOf(array);
     if (index < 0) {
-      throw new TuttiError('invalidArgument', 'free: the array was not made by alloc of this communicator');
+      throw new TuttiError(
+        'invalidArgument',
+        'free: the array was not made by alloc of this communicator, or is free already',
+        { rank: this.rank },
+      );
+    }
+    const from = array.byteOffset;
+    const user = this.#queue.userOf({ memory: array.buffer, from, to: from + array.byteLength });
+    if (user !== undefined) {
+      throw new TuttiError('invalidUsage', `free: ${user} is still working on the array; await it first`, {
+        rank: this.rank,
+      });
     }
     this.#arrays.splice(index, 1);
     this.#team.device.freeArray(array);
@@ -265,13 +271,33 @@ export class Communicator implements AsyncDisposable {
   /** Resolves when all ranks have called it and everything queued before is done. */
   async barrier(): Promise<void> {
     this.#checkUsable('barrier');
-    if (this.#unfinished > 0) await this.#lastDone;
+    await this.#queue.drained();
     this.#checkUsable('barrier');
     try {
       await this.#team.barrier('barrier');
     } catch (error) {
-      throw this.#failure ?? error;
+      this.#failure.check();
+      if (!TuttiError.is(error)) throw error;
+      const kind = error.code === 'timeout' ? 'timeout' : 'aborted';
+      throw this.#failure.failWith(error, { kind, culprit: error.rank ?? this.rank });
     }
+  }
+
+  /** The barrier of synchronous loops: returns when all ranks have called it, nearly at the same time. */
+  barrierSync(): void {
+    if (this.#tick === undefined) {
+      this.#checkUsable('barrierSync');
+      refuseBlocking(this.#team, 'barrierSync');
+      const cell = this.alloc(Uint8Array, 1);
+      this.#tick = this.#prepareCall('allReduce', [cell, cell]);
+    }
+    this.#tick.run();
+  }
+
+  #checkUsable(what: string): void {
+    this.#failure.check();
+    if (this.#closing === undefined) return;
+    throw new TuttiError('invalidUsage', `${what}: the communicator is closed`, { rank: this.rank });
   }
 
   #check(collective: DataCollective, args: Arguments): CheckedCall {
@@ -309,7 +335,7 @@ export class Communicator implements AsyncDisposable {
     if (this.size === 1) return copyAlone(call);
     const operation = new Operation(this.#context, call, 'whole');
     try {
-      await this.#enqueue(operation);
+      await this.#queue.enqueue(operation);
     } finally {
       operation.release();
     }
@@ -320,200 +346,18 @@ export class Communicator implements AsyncDisposable {
     check: (name) => this.#checkUsable(name),
     refuseBlocking: (name) => refuseBlocking(this.#team, name),
     inline: (operation) => this.#engine.inline(operation.request),
-    run: (operation, program) => this.#run(operation, program),
-    enqueue: (operation) => this.#enqueue(operation),
-  };
-
-  #run(operation: Operation, program: WasmFunction): void {
-    if (this.#failure !== undefined || this.#closing !== undefined)
-      this.#checkUsable(operation.call.collective);
-    if (this.#turn !== undefined) {
-      throw new TuttiError(
-        'invalidUsage',
-        `${operation.call.collective}: an asynchronous call before this one is still moving ordinary arrays; await it first`,
-        { rank: this.rank },
-      );
-    }
-    if (this.#settings.check) this.#compareNow(operation);
-    const { pieces, descriptor, blocks } = operation;
-    for (let piece = 0; piece < pieces; piece++) {
-      operation.before(piece);
-      const failure = this.#engine.run(program, descriptor, blocks);
-      if (failure !== undefined) throw this.#fail(operation, failure);
-      operation.after(piece);
-    }
-  }
-
-  /**
-   * Hands an operation to the executor, which keeps the order. Only operations that are cut into pieces hold up
-   * the ones behind them on this side.
-   */
-  async #enqueue(operation: Operation): Promise<void> {
-    this.#checkUsable(operation.call.collective);
-    this.#unfinished += 1;
-    const done =
-      this.#turn === undefined && operation.pieces === 1 && !this.#settings.check
-        ? this.#submit(operation, 0)
-        : this.#enqueueInTurn(operation);
-    this.#lastDone = done.catch(() => {});
-    try {
-      await done;
-    } finally {
-      this.#unfinished -= 1;
-    }
-  }
-
-  async #enqueueInTurn(operation: Operation): Promise<void> {
-    const before = this.#turn;
-    let finish!: () => void;
-    const turn = new Promise<void>((resolve) => {
-      finish = resolve;
-    });
-    this.#turn = turn;
-    try {
-      await before;
-      if (this.#settings.check) await this.#compareSoon(operation);
-      for (let piece = 0; piece < operation.pieces; piece++) await this.#submit(operation, piece);
-    } finally {
-      if (this.#turn === turn) this.#turn = undefined;
-      finish();
-    }
-  }
-
-  async #submit(operation: Operation, piece: number): Promise<void> {
-    this.#checkUsable(operation.call.collective);
-    operation.before(piece);
-    const { request, descriptor, blocks } = operation;
-    const failure = await this.#engine.queue(request, descriptor, blocks);
-    if (failure !== undefined) throw this.#fail(operation, failure);
-    operation.after(piece);
-  }
-
-  // ---- comparing calls before an operation that does not do it by itself ----
-
-  #compareNow(operation: Operation): void {
-    if (operation.request.algorithm !== 'Ring') return;
-    if (operation.comparison === 0) {
-      throw new TuttiError(
-        'invalidUsage',
-        `${operation.call.collective}Sync: with check on and ranks that share no memory, use the asynchronous form`,
-        { rank: this.rank },
-      );
-    }
-    const program = this.#engine.inline(this.#barrierRequest);
-    const failure = this.#engine.run(program, operation.comparison, 1);
-    if (failure !== undefined) throw this.#fail(operation, failure, true);
-  }
-
-  async #compareSoon(operation: Operation): Promise<void> {
-    if (operation.request.algorithm !== 'Ring') return;
-    if (operation.comparison !== 0) {
-      const failure = await this.#engine.queue(this.#barrierRequest, operation.comparison, 1);
-      if (failure !== undefined) throw this.#fail(operation, failure, true);
-      return;
-    }
-    const own = Float64Array.of(operation.signature, operation.call.count);
-    const all = await this.#team.allGather(new Uint8Array(own.buffer), 'check');
-    all.forEach((bytes, peer) => {
-      const other = new Float64Array(bytes.slice().buffer);
-      if (other[0] === own[0] && other[1] === own[1]) return;
-      const describe = (values: Float64Array) => describeCall(values[0]!, values[1]!);
-      throw this.#failWith(
-        new TuttiError(
-          'invalidUsage',
-          `the ranks do different things: rank ${this.rank} calls ${describe(own)}, rank ${peer} calls ${describe(other)}`,
-          { rank: peer },
-        ),
-        { kind: 'mismatch', culprit: peer },
-      );
-    });
-  }
-
-  // ---- failure ----
-
-  #checkUsable(what: string): void {
-    if (this.#failure !== undefined) throw this.#failure;
-    if (this.#closing !== undefined) {
-      throw new TuttiError('invalidUsage', `${what}: the communicator is closed`, { rank: this.rank });
-    }
-    if (this.#trouble !== undefined)
-      throw this.#failWith(describeTrouble(this.#trouble, this.rank, this.#detail));
-  }
-
-  /** Turns the end of a program into an error and tells the other ranks. */
-  #fail(operation: Operation, failure: RunFailure, comparing = false): TuttiError {
-    if (this.#failure !== undefined) return this.#failure;
-    const what = operation.call.collective;
-    const direct = comparing || operation.request.algorithm !== 'Ring';
-    if (failure.status === STATUS_MISMATCH) {
-      const { error, trouble } = describeMismatch(this.#team);
-      return this.#failWith(error, trouble);
-    }
-    const reason = failure.reason;
-    if (reason?.kind === 'timeout') {
-      const { error, trouble } = describeTimeout(this.#team, what, this.#settings.timeoutMs, direct);
-      return this.#failWith(error, trouble);
-    }
-    if (reason?.kind === 'peerDied') {
-      const trouble: Trouble = { kind: 'peerDied', culprit: reason.peer ?? this.rank };
-      return this.#failWith(describeTrouble(trouble, this.rank, `noticed during ${what}`), trouble);
-    }
-    const heard = this.#trouble ?? decodeTrouble(this.#abortWord(this.#team.area));
-    if (heard !== undefined)
-      return this.#failWith(describeTrouble(heard, this.rank, this.#detail ?? `noticed during ${what}`));
-    return this.#failWith(
-      new TuttiError('internalError', `${what} ended with status ${failure.status}`, { rank: this.rank }),
-      { kind: 'aborted', culprit: this.rank },
-    );
-  }
-
-  /** Records the failure; with `trouble`, this rank is the first to know and tells the others. */
-  #failWith(error: TuttiError, trouble?: Trouble): TuttiError {
-    if (this.#failure !== undefined) return this.#failure;
-    this.#failure = error;
-    if (trouble !== undefined) {
-      if (this.#team.shared) {
-        this.#team.areas.forEach((area, peer) => {
-          if (peer !== this.rank) this.#raise(area, trouble);
-        });
+    run: (operation, program) => {
+      if (this.#failure.error !== undefined || this.#closing !== undefined) {
+        this.#checkUsable(operation.call.collective);
       }
-      this.#team.tell(trouble);
-    }
-    return error;
-  }
-
-  /** News from the others: whatever waits here gives up. */
-  #hear(trouble: Trouble, detail?: string): void {
-    if (this.#trouble !== undefined || this.#closing !== undefined) return;
-    this.#trouble = trouble;
-    this.#detail = detail;
-    this.#raise(this.#team.area, trouble);
-  }
-
-  #abortWord(area: number): number {
-    return Atomics.load(this.#team.device.i32, (area + ControlBlock.fields.abort.offset) >>> 2);
-  }
-
-  /** Sets the abort word of a control block, unless it is set, and wakes whoever sleeps there. */
-  #raise(area: number, trouble: Trouble): void {
-    const { device } = this.#team;
-    Atomics.compareExchange(
-      device.i32,
-      (area + ControlBlock.fields.abort.offset) >>> 2,
-      0,
-      encodeTrouble(trouble),
-    );
-    wakeDoorbell(device, area);
-  }
+      this.#queue.run(operation, program);
+    },
+    enqueue: (operation) => this.#queue.enqueue(operation),
+  };
 
   /** Gives the communicator up: everything under way here and at the other ranks ends with an error. */
   abort(reason = 'aborted by the program'): void {
-    if (this.#failure !== undefined || this.#closing !== undefined) return;
-    const trouble: Trouble = { kind: 'aborted', culprit: this.rank };
-    this.#trouble = trouble;
-    this.#detail = reason;
-    this.#raise(this.#team.area, trouble);
-    this.#failWith(describeTrouble(trouble, this.rank, reason), trouble);
+    if (this.#closing === undefined) this.#failure.abort(reason);
   }
 
   /**
@@ -526,16 +370,19 @@ export class Communicator implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    if (this.#unfinished > 0) await this.#lastDone;
-    const graceful = this.#failure === undefined && this.#trouble === undefined;
+    await this.#queue.drained();
+    this.#leaving = true;
+    const graceful = this.#failure.healthy;
     try {
-      // Nobody's memory may go while others still read it.
-      if (graceful) await this.#team.barrier('close');
+      // Nobody's memory may go while others still read it. Ranks of one thread close one after the other; the
+      // last of them gives the memory back.
+      if (graceful && !this.#team.sharesThread) await this.#team.barrier('close');
     } catch {
       // A rank that is gone cannot be waited for.
     }
     for (const { prepared } of this.#recent.values()) prepared.release();
     this.#recent.clear();
+    this.#tick?.release();
     await this.#engine.close();
     await this.#team.close(graceful);
     const { device } = this.#team;
@@ -562,6 +409,43 @@ export class Communicator implements AsyncDisposable {
   }
 }
 
+/** A communicator of a team, which is closed when that cannot be made. */
+async function joinTeam(team: Team, settings: Settings): Promise<Communicator> {
+  try {
+    return new Communicator(team, settings);
+  } catch (error) {
+    await team.close(false);
+    throw error;
+  }
+}
+
+function allocateArray<T extends Buffer>(team: Team, ArrayType: TypedArrayConstructor<T>, length: number): T {
+  const { device, rank } = team;
+  if (!Number.isSafeInteger(length) || length < 0) {
+    throw new TuttiError(
+      'invalidArgument',
+      `alloc: invalid length ${String(length)}; it must be an integer >= 0`,
+      {
+        rank,
+      },
+    );
+  }
+  try {
+    return device.alloc(ArrayType, length);
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    const bytes = length * ArrayType.BYTES_PER_ELEMENT;
+    const free = device.freeBytes;
+    if (error.code !== 'systemError' || bytes <= 0) throw error;
+    throw new TuttiError(
+      'systemError',
+      `alloc: out of memory: ${length} elements of ${ArrayType.name} take ${bytes} bytes, but of the ${device.segmentSize} bytes ` +
+        `that this rank can share only ${free} are free; free arrays with comm.free, or use ordinary arrays, which are moved in pieces`,
+      { rank, cause: error },
+    );
+  }
+}
+
 /**
  * Communicators of `size` ranks in this process, in rank order. Their calls run on threads of their own; all
  * promises must be awaited together, since every rank waits for the others.
@@ -576,85 +460,16 @@ export async function createLocalCommunicators(
       `createLocalCommunicators: ${String(size)} ranks; it must be from 1 to ${MAX_LOCAL_RANKS}`,
     );
   }
+  checkKnownOptions('createLocalCommunicators', options, COMMUNICATOR_OPTIONS);
   const settings = resolveSettings(options, process.env);
   const device = HostDevice.shared({ localRanks: 1 });
-  return createLocalTeams(device, size, settings.shape).map((team) => new Communicator(team, settings));
-}
-
-/** What prepared operations need of their communicator. */
-interface Runner {
-  check(name: string): void;
-  refuseBlocking(name: string): void;
-  inline(operation: Operation): WasmFunction;
-  run(operation: Operation, program: WasmFunction): void;
-  enqueue(operation: Operation): Promise<void>;
-}
-
-class Prepared implements PreparedOperation {
-  readonly #runner: Runner;
-  readonly #context: OperationContext;
-  readonly #call: CheckedCall;
-  /** Null for a communicator of one rank. */
-  readonly #operation: Operation | null;
-  #program: WasmFunction | undefined;
-  #released = false;
-
-  constructor(runner: Runner, context: OperationContext, call: CheckedCall) {
-    this.#runner = runner;
-    this.#context = context;
-    this.#call = call;
-    this.#operation =
-      context.team.size === 1
-        ? null
-        : new Operation(context, call, context.team.sharesThread ? 'whole' : 'pieces');
+  const teams = createLocalTeams(device, size, settings);
+  const made: Communicator[] = [];
+  try {
+    for (const team of teams) made.push(new Communicator(team, settings));
+    return made;
+  } catch (error) {
+    await Promise.all(teams.map((team, rank) => made[rank]?.close() ?? team.close(false)));
+    throw error;
   }
-
-  get explanation(): string {
-    if (this.#operation === null) return 'one rank: a copy';
-    const { algorithm, protocol, reason } = this.#operation.selection;
-    return `${algorithm}${algorithm === 'Ring' ? ` ${protocol}` : ''}: ${reason}`;
-  }
-
-  run(): void {
-    const operation = this.#operation;
-    if (this.#program === undefined) {
-      this.#checkReady();
-      if (operation === null) {
-        copyAlone(this.#call);
-        return;
-      }
-      this.#runner.refuseBlocking(`${this.#call.collective}Sync`);
-      this.#program = this.#runner.inline(operation);
-    }
-    this.#runner.run(operation!, this.#program);
-  }
-
-  async start(): Promise<void> {
-    this.#checkReady();
-    if (this.#operation === null) return copyAlone(this.#call);
-    await this.#runner.enqueue(this.#operation);
-  }
-
-  #checkReady(): void {
-    this.#runner.check(this.#call.collective);
-    if (this.#released) {
-      throw new TuttiError('invalidUsage', `${this.#call.collective}: the prepared operation was released`, {
-        rank: this.#context.team.rank,
-      });
-    }
-  }
-
-  release(): void {
-    if (this.#released) return;
-    this.#released = true;
-    this.#program = undefined;
-    this.#operation?.release();
-  }
-}
-
-/** All collectives of one rank: its own data, moved where they belong. */
-function copyAlone({ send, recv }: CheckedCall): void {
-  if (send === null || recv === null || (send.buffer === recv.buffer && send.byteOffset === recv.byteOffset))
-    return;
-  (recv as Uint8Array).set(send as Uint8Array);
 }

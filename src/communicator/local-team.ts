@@ -5,32 +5,76 @@
 
 import type { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { type RankAreaShape, rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
+import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
+import type { Settings } from './settings.js';
 import type { RingLinks, Team, Trouble } from './team.js';
 
-/** One meeting of all ranks: contributions so far, and who waits for the rest. */
-interface Meeting {
-  readonly parts: Uint8Array[];
-  arrived: number;
-  readonly done: Promise<Uint8Array[]>;
-  readonly resolve: (parts: Uint8Array[]) => void;
-  readonly reject: (error: TuttiError) => void;
-}
+/** Longest time of a timer in Node, ms. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-function newMeeting(size: number): Meeting {
-  let resolve!: (parts: Uint8Array[]) => void;
-  let reject!: (error: TuttiError) => void;
-  const done = new Promise<Uint8Array[]>((res, rej) => {
-    resolve = res;
-    reject = rej;
-  });
-  // A meeting that fails while nobody waits must not end the process.
-  done.catch(() => {});
-  return { parts: new Array(size), arrived: 0, done, resolve, reject };
+/** One meeting of all ranks: contributions so far, and who waits for the rest. */
+class Meeting {
+  readonly done: Promise<Uint8Array[]>;
+  readonly #label: string;
+  readonly #parts: (Uint8Array | undefined)[];
+  readonly #timer: NodeJS.Timeout | undefined;
+  #resolve!: (parts: Uint8Array[]) => void;
+  #reject!: (error: TuttiError) => void;
+
+  /** `onTimeout` is called when not all ranks have come within `timeoutMs` (0: no limit). */
+  constructor(label: string, size: number, timeoutMs: number, onTimeout: () => void) {
+    this.#label = label;
+    this.#parts = new Array(size).fill(undefined);
+    this.done = new Promise<Uint8Array[]>((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    // A meeting that fails while nobody waits must not end the process.
+    this.done.catch(() => {});
+    if (timeoutMs === 0) return;
+    // The timer also keeps the process alive: whoever waits gets an answer.
+    this.#timer = setTimeout(
+      () => {
+        onTimeout();
+        this.fail(this.#timeout(timeoutMs));
+      },
+      Math.min(timeoutMs, LONGEST_TIMER_MS),
+    );
+  }
+
+  /** True when all ranks have come. */
+  join(rank: number, bytes: Uint8Array): boolean {
+    this.#parts[rank] = bytes;
+    if (this.#parts.includes(undefined)) return false;
+    clearTimeout(this.#timer);
+    this.#resolve(this.#parts as Uint8Array[]);
+    return true;
+  }
+
+  fail(error: TuttiError): void {
+    clearTimeout(this.#timer);
+    this.#reject(error);
+  }
+
+  #timeout(timeoutMs: number): TuttiError {
+    const missing = [...this.#parts.keys()].filter((rank) => this.#parts[rank] === undefined);
+    const who = missing.length === 1 ? `rank ${missing[0]}` : `ranks ${missing.join(', ')}`;
+    return new TuttiError(
+      'timeout',
+      `${this.#label}: not done after ${timeoutMs} ms; ${who} did not call it`,
+      {
+        rank: missing[0]!,
+      },
+    );
+  }
 }
 
 /** Makes the teams of `size` ranks in this thread. */
-export function createLocalTeams(device: HostDevice, size: number, shape: RankAreaShape): Team[] {
+export function createLocalTeams(
+  device: HostDevice,
+  size: number,
+  { shape, timeoutMs }: Pick<Settings, 'shape' | 'timeoutMs'>,
+): Team[] {
   const areas: number[] = [];
   const meetings = new Map<string, Meeting>();
   const listeners: ((trouble: Trouble) => void)[][] = Array.from({ length: size }, () => []);
@@ -55,15 +99,10 @@ export function createLocalTeams(device: HostDevice, size: number, shape: RankAr
       const key = `${label} ${sequence}`;
       let meeting = meetings.get(key);
       if (meeting === undefined) {
-        meeting = newMeeting(size);
+        meeting = new Meeting(label, size, timeoutMs, () => meetings.delete(key));
         meetings.set(key, meeting);
       }
-      meeting.parts[rank] = bytes;
-      meeting.arrived += 1;
-      if (meeting.arrived === size) {
-        meetings.delete(key);
-        meeting.resolve(meeting.parts);
-      }
+      if (meeting.join(rank, bytes)) meetings.delete(key);
       return meeting.done;
     };
     return {
@@ -98,7 +137,7 @@ export function createLocalTeams(device: HostDevice, size: number, shape: RankAr
           `rank ${trouble.culprit} has left the communicator (${trouble.kind})`,
           { rank: trouble.culprit },
         );
-        for (const meeting of meetings.values()) meeting.reject(failure);
+        for (const meeting of meetings.values()) meeting.fail(failure);
         meetings.clear();
         listeners.forEach((list, other) => {
           if (other !== rank) for (const listener of list) listener(trouble);

@@ -19,6 +19,7 @@ import { averageArgument } from '../kernel/numeric.js';
 import { type ChannelShare, channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
 import { type HostSelection, oneShotPiece, selectOnHost } from '../tuning/host-selection.js';
 import type { Buffer, CheckedCall } from './buffers.js';
+import type { Accesses, ByteRange } from './hazards.js';
 import { OutsideArray } from './outside-array.js';
 import { bufferOffsets, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
@@ -106,6 +107,8 @@ export class Operation {
   readonly comparison: number;
   /** Runs of the program that make up the operation. */
   readonly pieces: number;
+  /** What it touches on this rank. */
+  readonly accesses: Accesses;
   readonly #context: OperationContext;
   readonly #device: HostDevice;
   readonly #size: number;
@@ -186,6 +189,18 @@ export class Operation {
         }
       }
     }
+    const range = (buffer: Buffer | null, address: number | undefined): ByteRange | null => {
+      if (buffer === null) return null;
+      const memory = address === undefined ? buffer.buffer : this.#device.buffer;
+      const from = address ?? buffer.byteOffset;
+      return { memory, from, to: from + buffer.byteLength };
+    };
+    this.accesses = {
+      reads: range(send, sendAddress),
+      writes: range(recv, recvAddress),
+      staged: this.#staged,
+      sharesStage: this.#staged && !wholeStaging && staging === 'pieces',
+    };
     this.#stageSend = stageSend;
     this.#stageRecv = stageRecv;
     this.#pieceElements = pieceElements;

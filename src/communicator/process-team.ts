@@ -22,6 +22,9 @@ import type { RingLinks, Team, Trouble } from './team.js';
 /** Bytes of the challenge, written where the ring's control structures begin (nobody uses them yet). */
 const CHALLENGE_BYTES = 16;
 
+/** Twenty-four days, the longest time of a timer in Node, ms. */
+const LONGEST_WAIT_MS = 2 ** 31 - 1;
+
 /** What a rank tells the others about itself. Plain JSON: it is sent once. */
 interface Introduction {
   readonly process: ProcessIdentity;
@@ -152,9 +155,11 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
     await bootstrap.barrier('ready');
     device.unlinkSegment();
 
+    // From here on the time limit is that of operations; the bootstrap has no way to wait for ever.
+    const limit = { timeoutMs: settings.timeoutMs > 0 ? settings.timeoutMs : LONGEST_WAIT_MS };
     const control = {
-      allGather: (bytes: Uint8Array, label: string) => bootstrap.allGather(bytes, label),
-      barrier: (label: string) => bootstrap.barrier(label),
+      allGather: (bytes: Uint8Array, label: string) => bootstrap.allGather(bytes, label, limit),
+      barrier: (label: string) => bootstrap.barrier(label, limit),
       ...troubleListener(bootstrap),
     };
     if (!shared) {

@@ -28,6 +28,17 @@ export interface CommunicatorOptions {
   readonly sockets?: boolean;
 }
 
+/** The names of all options. */
+export const COMMUNICATOR_OPTIONS: readonly (keyof CommunicatorOptions)[] = [
+  'timeoutMs',
+  'initTimeoutMs',
+  'algorithm',
+  'protocol',
+  'check',
+  'channels',
+  'sockets',
+];
+
 export interface Settings {
   readonly timeoutMs: number;
   readonly initTimeoutMs: number;
@@ -68,15 +79,26 @@ function bufferBytes(env: Environment, name: string, standard: number): number {
 
 function positive(name: string, value: number, least: number): number {
   if (!Number.isFinite(value) || value < least) {
-    throw new TuttiError('invalidArgument', `${name} is ${value}; it must be a number of at least ${least}`);
+    throw new TuttiError(
+      'invalidArgument',
+      `${name} is ${String(value)}; it must be a number of at least ${least}`,
+    );
   }
   return value;
+}
+
+function flag(name: string, value: boolean | undefined): boolean | undefined {
+  if (value === undefined || typeof value === 'boolean') return value;
+  throw new TuttiError('invalidArgument', `${name} is ${String(value)}; it must be true or false`);
 }
 
 export function resolveSettings(options: CommunicatorOptions, env: Environment): Settings {
   const channels = options.channels ?? integer(env, 'NCCL_MIN_NCHANNELS', 1, MAX_CHANNELS) ?? 1;
   if (!Number.isInteger(channels) || channels < 1 || channels > MAX_CHANNELS) {
-    throw new TuttiError('invalidArgument', `channels is ${channels}; it must be from 1 to ${MAX_CHANNELS}`);
+    throw new TuttiError(
+      'invalidArgument',
+      `channels is ${String(channels)}; it must be an integer from 1 to ${MAX_CHANNELS}`,
+    );
   }
   return {
     timeoutMs: positive(
@@ -89,10 +111,11 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
       options.initTimeoutMs ?? integer(env, 'TUTTI_INIT_TIMEOUT_MS', 1, 2 ** 31) ?? INIT_TIMEOUT_MS,
       1,
     ),
-    algorithm: options.algorithm ?? parseAlgorithm(env.NCCL_ALGO, 'NCCL_ALGO'),
-    protocol: options.protocol ?? parseProtocol(env.NCCL_PROTO, 'NCCL_PROTO'),
-    check: options.check ?? env.TUTTI_CHECK === '1',
-    sockets: options.sockets ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),
+    algorithm: parseAlgorithm(options.algorithm, 'algorithm') ?? parseAlgorithm(env.NCCL_ALGO, 'NCCL_ALGO'),
+    protocol: parseProtocol(options.protocol, 'protocol') ?? parseProtocol(env.NCCL_PROTO, 'NCCL_PROTO'),
+    check: flag('check', options.check) ?? env.TUTTI_CHECK === '1',
+    sockets:
+      flag('sockets', options.sockets) ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),
     shape: {
       channels,
       llBytes: bufferBytes(env, 'NCCL_LL_BUFFSIZE', LL_BUFFER_BYTES),

@@ -8,7 +8,8 @@
  */
 
 import type { Buffer } from '../../communicator/buffers.js';
-import type { Communicator, PreparedOperation } from '../../communicator/communicator.js';
+import type { Communicator } from '../../communicator/communicator.js';
+import type { PreparedOperation } from '../../communicator/prepared-operation.js';
 import type { HostDevice } from '../../device/host/host-device.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { arrayFor } from '../../kernel/numeric.js';

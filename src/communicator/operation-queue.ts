@@ -1,0 +1,171 @@
+/**
+ * The order of a rank's operations: queued for the executor, or run at once on the calling thread.
+ *
+ * Operations are handed to the executor in the order of the calls, and most of them at once. One that is cut into
+ * pieces, is compared first, or works on arrays that an earlier one still copies (hazards.ts) holds its turn until
+ * all of it has been handed over; those behind it wait.
+ */
+
+import type { WasmFunction } from '../device/host/webassembly.js';
+import { TuttiError } from '../errors/tutti-error.js';
+import type { Comparison } from './comparison.js';
+import type { Engine } from './engine.js';
+import type { FailureState } from './failure-state.js';
+import { type Accesses, type ByteRange, mustFollow, overlap } from './hazards.js';
+import type { Operation } from './operation.js';
+
+/** An operation that is not finished; `done` never rejects. */
+interface UnderWay {
+  readonly operation: Operation;
+  readonly done: Promise<void>;
+}
+
+export class OperationQueue {
+  readonly #rank: number;
+  readonly #engine: Engine;
+  readonly #failure: FailureState;
+  readonly #comparison: Comparison;
+  readonly #underWay = new Set<UnderWay>();
+  /** How many of them copy between arrays and staging memory. */
+  #stagedUnderWay = 0;
+  /** Settles when the operation before the next one has been handed to the executor completely. */
+  #turn: Promise<void> | undefined;
+
+  constructor(rank: number, engine: Engine, failure: FailureState, comparison: Comparison) {
+    this.#rank = rank;
+    this.#engine = engine;
+    this.#failure = failure;
+    this.#comparison = comparison;
+  }
+
+  /** Everything queued so far is finished. */
+  async drained(): Promise<void> {
+    await Promise.all(Array.from(this.#underWay, ({ done }) => done));
+  }
+
+  /** The collective under way that works on these bytes. */
+  userOf(range: ByteRange): string | undefined {
+    for (const { operation } of this.#underWay) {
+      const { reads, writes } = operation.accesses;
+      if (overlap(range, reads) || overlap(range, writes)) return operation.call.collective;
+    }
+    return undefined;
+  }
+
+  /** Queues an operation; settles when its result may be read. */
+  async enqueue(operation: Operation): Promise<void> {
+    this.#failure.check();
+    const before = this.#before(operation.accesses);
+    const inTurn =
+      this.#turn !== undefined ||
+      operation.pieces > 1 ||
+      before.length > 0 ||
+      this.#comparison.applies(operation);
+    const finished = inTurn ? this.#inTurn(operation, before) : this.#submit(operation, 0);
+    const entry: UnderWay = { operation, done: finished.catch(() => {}) };
+    this.#underWay.add(entry);
+    const staged = operation.accesses.staged ? 1 : 0;
+    this.#stagedUnderWay += staged;
+    try {
+      await finished;
+    } finally {
+      this.#underWay.delete(entry);
+      this.#stagedUnderWay -= staged;
+    }
+  }
+
+  /** Runs an operation now. */
+  run(operation: Operation, program: WasmFunction): void {
+    if (this.#underWay.size > 0) this.#checkApart(operation);
+    if (this.#comparison.applies(operation)) this.#comparison.now(operation);
+    const { pieces, descriptor, blocks } = operation;
+    for (let piece = 0; piece < pieces; piece++) {
+      this.#copyIn(operation, piece);
+      const failure = this.#engine.run(program, descriptor, blocks);
+      if (failure !== undefined) throw this.#fail(operation, failure);
+      this.#copyOut(operation, piece);
+    }
+  }
+
+  /** What an operation with these accesses has to wait for. */
+  #before(accesses: Accesses): Promise<void>[] {
+    if (!accesses.staged && this.#stagedUnderWay === 0) return [];
+    const found: Promise<void>[] = [];
+    for (const { operation, done } of this.#underWay) {
+      if (mustFollow(accesses, operation.accesses)) found.push(done);
+    }
+    return found;
+  }
+
+  /** The copies of earlier calls happen in their promises, for which a synchronous call cannot wait. */
+  #checkApart(operation: Operation): void {
+    if (this.#turn === undefined && this.#before(operation.accesses).length === 0) return;
+    throw new TuttiError(
+      'invalidUsage',
+      `${operation.call.collective}Sync: an asynchronous call before this one is still moving ordinary arrays; await it first`,
+      { rank: this.#rank },
+    );
+  }
+
+  async #inTurn(operation: Operation, before: readonly Promise<void>[]): Promise<void> {
+    const previous = this.#turn;
+    let finish!: () => void;
+    const turn = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    this.#turn = turn;
+    try {
+      await previous;
+      await Promise.all(before);
+      if (this.#comparison.applies(operation)) {
+        this.#failure.check();
+        await this.#comparison.soon(operation);
+      }
+      for (let piece = 0; piece < operation.pieces; piece++) await this.#submit(operation, piece);
+    } finally {
+      if (this.#turn === turn) this.#turn = undefined;
+      finish();
+    }
+  }
+
+  async #submit(operation: Operation, piece: number): Promise<void> {
+    this.#failure.check();
+    this.#copyIn(operation, piece);
+    const { request, descriptor, blocks } = operation;
+    const failure = await this.#engine.queue(request, descriptor, blocks);
+    if (failure !== undefined) throw this.#fail(operation, failure);
+    this.#copyOut(operation, piece);
+  }
+
+  #fail(operation: Operation, failure: Parameters<FailureState['fail']>[1]): TuttiError {
+    return this.#failure.fail(operation.call.collective, failure, operation.request.algorithm !== 'Ring');
+  }
+
+  #copyIn(operation: Operation, piece: number): void {
+    try {
+      operation.before(piece);
+    } catch (error) {
+      const begun = piece > 0 || this.#comparison.applies(operation);
+      throw this.#describe(operation, error, begun);
+    }
+  }
+
+  #copyOut(operation: Operation, piece: number): void {
+    try {
+      operation.after(piece);
+    } catch (error) {
+      throw this.#describe(operation, error, piece < operation.pieces - 1);
+    }
+  }
+
+  /** An array cannot be copied. In the middle of an operation that leaves the other ranks without a partner. */
+  #describe(operation: Operation, cause: unknown, abandons: boolean): unknown {
+    if (!TuttiError.is(cause)) return cause;
+    const rank = this.#rank;
+    const error = new TuttiError(cause.code, `${operation.call.collective}: ${cause.message}`, {
+      rank,
+      cause,
+    });
+    return abandons ? this.#failure.failWith(error, { kind: 'aborted', culprit: rank }) : error;
+  }
+}

@@ -1,0 +1,98 @@
+/** An operation that was checked and planned once and runs as often as wanted. */
+
+import type { WasmFunction } from '../device/host/webassembly.js';
+import { TuttiError } from '../errors/tutti-error.js';
+import type { CheckedCall } from './buffers.js';
+import { copyAlone } from './lone-rank.js';
+import { Operation, type OperationContext } from './operation.js';
+
+/** An operation that was checked and planned once. */
+export interface PreparedOperation {
+  /** Does it now, on the calling thread; returns when the result may be read. */
+  run(): void;
+  /** Does it in the background; resolves when the result may be read. */
+  start(): Promise<void>;
+  /** Gives its memory back, as soon as it is not under way any more; it may not be used afterwards. */
+  release(): void;
+  /** What will run and why. */
+  readonly explanation: string;
+}
+
+/** What prepared operations need of their communicator. */
+export interface Runner {
+  check(name: string): void;
+  refuseBlocking(name: string): void;
+  inline(operation: Operation): WasmFunction;
+  run(operation: Operation, program: WasmFunction): void;
+  enqueue(operation: Operation): Promise<void>;
+}
+
+export class Prepared implements PreparedOperation {
+  readonly #runner: Runner;
+  readonly #context: OperationContext;
+  readonly #call: CheckedCall;
+  /** Null for a communicator of one rank. */
+  readonly #operation: Operation | null;
+  #program: WasmFunction | undefined;
+  #underWay = 0;
+  #released = false;
+
+  constructor(runner: Runner, context: OperationContext, call: CheckedCall) {
+    this.#runner = runner;
+    this.#context = context;
+    this.#call = call;
+    this.#operation =
+      context.team.size === 1
+        ? null
+        : new Operation(context, call, context.team.sharesThread ? 'whole' : 'pieces');
+  }
+
+  get explanation(): string {
+    if (this.#operation === null) return 'one rank: a copy';
+    const { algorithm, protocol, reason } = this.#operation.selection;
+    return `${algorithm}${algorithm === 'Ring' ? ` ${protocol}` : ''}: ${reason}`;
+  }
+
+  run(): void {
+    const operation = this.#operation;
+    if (this.#program === undefined) {
+      this.#checkReady();
+      if (operation === null) {
+        copyAlone(this.#call);
+        return;
+      }
+      this.#runner.refuseBlocking(`${this.#call.collective}Sync`);
+      this.#program = this.#runner.inline(operation);
+    }
+    this.#runner.run(operation!, this.#program);
+  }
+
+  async start(): Promise<void> {
+    this.#checkReady();
+    if (this.#operation === null) return copyAlone(this.#call);
+    this.#underWay += 1;
+    try {
+      await this.#runner.enqueue(this.#operation);
+    } finally {
+      this.#underWay -= 1;
+      if (this.#released && this.#underWay === 0) this.#operation.release();
+    }
+  }
+
+  #checkReady(): void {
+    this.#runner.check(this.#call.collective);
+    if (!this.#released) return;
+    throw new TuttiError(
+      'invalidUsage',
+      `${this.#call.collective}: the prepared operation was released; prepare it again`,
+      { rank: this.#context.team.rank },
+    );
+  }
+
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#program = undefined;
+    if (this.#underWay === 0) this.#operation?.release();
+  }
+}
