@@ -5,6 +5,7 @@
  * ```
  *    0  doorbell    sleepers, rings, abort word: what a long wait sleeps on
  *   64  epoch       number of the last round of this rank (private to it)
+ *   68  ring calls  ring operations that this rank has begun (read only to find out who is missing)
  *  128  done        epoch of the last round whose reads this rank has finished (flag, read by all)
  *  192  fault       what a program found wrong (private)
  *  256  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
@@ -52,7 +53,8 @@ export const Post = struct(
 /** Offset of eager data in a post: right behind the header, in the same cache line. */
 export const POST_DATA = 16;
 
-const BANK_BYTES = Post.fields.send.offset + EAGER_BYTES + 48;
+/** A multiple of 128: processors fetch cache lines in aligned pairs, so header and first data come together. */
+const BANK_BYTES = Post.fields.send.offset + EAGER_BYTES + 112;
 
 export const ControlBlock = struct(
   'ControlBlock',
@@ -63,7 +65,9 @@ export const ControlBlock = struct(
     reserved: 'u32',
     gap0: array('u8', 48),
     epoch: 'u32',
-    gap1: array('u8', 60),
+    /** Ring operations that this rank has begun: who lags behind did not come. Read by peers after a time-out. */
+    ringCalls: 'u32',
+    gap1: array('u8', 56),
     done: 'u32',
     gap2: array('u8', 60),
     /** Rank whose post disagreed with ours. */
