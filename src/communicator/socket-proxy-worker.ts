@@ -13,6 +13,7 @@ import type { LinkSocket } from '../transport/net/link-socket.js';
 import { connectToPredecessor, ProxyListener } from '../transport/net/proxy-links.js';
 import { type RingChannelAddresses, type RingLayout, RingMemory } from '../transport/net/ring-memory.js';
 import { RingProxy } from '../transport/net/ring-proxy.js';
+import { encodeSuspicion } from './suspicion.js';
 import { decodeTrouble, encodeTrouble, type TroubleKind } from './team.js';
 
 /** Milliseconds between two looks that nobody rang for: at abort words, and in case a wake-up was lost. */
@@ -28,6 +29,9 @@ export interface SocketProxyStart {
   /** Doorbell (control block) of the rank, and the one that its programs ring for the proxy. */
   readonly control: number;
   readonly doorbell: number;
+  /** Address of the word that counts the rank's ring operations, and of the one for a suspicion (see suspicion.ts). */
+  readonly calls: number;
+  readonly suspicion: number;
   readonly rank: number;
   readonly size: number;
   readonly key: Uint8Array;
@@ -150,7 +154,7 @@ class SocketProxyWorker {
   }
 
   #run(): void {
-    const { buffer, layout, channels, rank } = this.#start;
+    const { buffer, layout, channels, rank, size, control, calls, suspicion } = this.#start;
     const next = this.#next;
     const prev = this.#prev;
     const words = (kind: TroubleKind) => ({
@@ -170,6 +174,13 @@ class SocketProxyWorker {
           isValid: (word) => (decodeTrouble(word)?.culprit ?? this.#start.size) < this.#start.size,
         },
         words: { lost: words('peerDied'), corrupt: words('corrupt'), closed: words('aborted') },
+        rollCall: {
+          size,
+          ranks: { next, prev },
+          isWaiting: () => Atomics.load(this.#i32, (control + DOORBELL.sleepers) >>> 2) !== 0,
+          calls: () => Atomics.load(this.#i32, calls >>> 2),
+          report: (found) => Atomics.store(this.#i32, suspicion >>> 2, encodeSuspicion(found)),
+        },
         onTrouble: (word, detail) => {
           if (decodeTrouble(word)?.culprit !== rank) this.#say({ kind: 'trouble', word, detail });
         },
@@ -178,7 +189,7 @@ class SocketProxyWorker {
     );
     const proxy = this.#proxy;
     this.#watch = new DoorbellWatch({ i32: this.#i32 }, this.#start.doorbell, () => proxy.look());
-    this.#timer = setInterval(() => proxy.look(), LOOK_MS);
+    this.#timer = setInterval(() => proxy.tick(), LOOK_MS);
   }
 
   #wake(): void {

@@ -9,6 +9,7 @@
 import type { Bootstrap } from '../bootstrap/bootstrap.js';
 import { readRetryRule } from '../bootstrap/dial.js';
 import type { SocketAddress } from '../bootstrap/socket-address.js';
+import { ControlBlock } from '../collectives/control-block.js';
 import { CONTROL_BYTES, ReceiverControl, SenderControl, STEPS } from '../collectives/ring-connection.js';
 import { DOORBELL_BYTES } from '../device/host/doorbell.js';
 import type { HostDevice } from '../device/host/host-device.js';
@@ -18,6 +19,7 @@ import type { RingChannelAddresses, RingLayout } from '../transport/net/ring-mem
 import { bufferOffsets, type RankAreaShape, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
 import { SocketProxy } from './socket-proxy.js';
+import { decodeSuspicion } from './suspicion.js';
 import { decodeTrouble, encodeTrouble, type Team, type Trouble } from './team.js';
 
 /** Purpose of the key that proxies prove themselves with. */
@@ -121,7 +123,8 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
   };
   try {
     const doorbell = device.allocate(DOORBELL_BYTES);
-    memory.push(doorbell);
+    const suspicion = device.allocate(4);
+    memory.push(doorbell, suspicion);
     const channels: RingChannelAddresses[] = [];
     for (let channel = 0; channel < shape.channels; channel++) {
       const mirror = device.allocate(mirrorBytes, CONTROL_BYTES);
@@ -142,6 +145,8 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
           channels,
           control: area,
           doorbell,
+          calls: area + ControlBlock.fields.ringCalls.offset,
+          suspicion,
           rank,
           size,
           key: bootstrap.deriveKey(KEY_PURPOSE),
@@ -183,6 +188,7 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
       areas: [],
       segments: [],
       peers,
+      suspect: () => decodeSuspicion(Atomics.load(device.i32, suspicion >>> 2)),
       links: (channel) => ({
         nextReceiver: channels[channel]!.outgoing,
         prevSender: channels[channel]!.credits,

@@ -5,6 +5,7 @@
 
 import type { HostDevice } from '../device/host/host-device.js';
 import type { WaitPeer } from '../device/host/waiting.js';
+import type { Suspicion } from '../transport/net/roll-call.js';
 import type { RankAreaShape } from './rank-area.js';
 
 /** Where a rank writes for its successor and reads credits of it, and the same towards its predecessor. */
@@ -38,6 +39,8 @@ export interface Team {
   links(channel: number): RingLinks;
   /** Processes whose death ends every wait. */
   readonly peers: readonly WaitPeer[];
+  /** Who keeps this rank waiting, where that has been found out without sharing memory. */
+  suspect?(): Suspicion | undefined;
   /** Everybody contributes bytes, everybody gets all, in rank order. */
   allGather(bytes: Uint8Array, label: string): Promise<Uint8Array[]>;
   barrier(label: string): Promise<void>;

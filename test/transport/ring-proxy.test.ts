@@ -8,6 +8,7 @@ import type { LinkSocket } from '#src/transport/net/link-socket.js';
 import { connectToPredecessor, ProxyListener } from '#src/transport/net/proxy-links.js';
 import { type RingChannelAddresses, type RingLayout, RingMemory } from '#src/transport/net/ring-memory.js';
 import { RingProxy } from '#src/transport/net/ring-proxy.js';
+import type { Suspicion } from '#src/transport/net/roll-call.js';
 import { eventually } from '../bootstrap/rank-processes.js';
 
 /** Eight slots of 64 bytes; structures of 1 KiB. */
@@ -43,7 +44,15 @@ class TestRank {
   wakes = 0;
   proxy!: RingProxy;
 
-  constructor(channels: number, wide = false) {
+  waiting = false;
+  calls = 0;
+  suspicion: Suspicion | undefined;
+  readonly rank: number;
+  readonly size: number;
+
+  constructor(rank: number, size: number, channels: number, wide = false) {
+    this.rank = rank;
+    this.size = size;
     this.layout = wide ? WIDE : LAYOUT;
     const structure = wide ? WIDE_STRUCTURE : STRUCTURE;
     this.buffer = new SharedArrayBuffer((2 + 4 * channels) * structure);
@@ -61,7 +70,12 @@ class TestRank {
     this.bytes.fill(0xee, (1 + 4 * channels) * structure);
   }
 
+  stop: () => void = () => {};
+
   run(links: { next: LinkSocket; prev: LinkSocket }): void {
+    this.stop = () => {
+      for (const { socket } of Object.values(links)) socket.pause();
+    };
     this.proxy = new RingProxy(
       {
         memory: new RingMemory(this.buffer, this.layout),
@@ -79,6 +93,16 @@ class TestRank {
           isValid: (word) => word > 0 && word < 100,
         },
         words: WORDS,
+        rollCall: {
+          size: this.size,
+          ranks: { next: (this.rank + 1) % this.size, prev: (this.rank + this.size - 1) % this.size },
+          isWaiting: () => this.waiting,
+          calls: () => this.calls,
+          report: (suspicion) => {
+            this.suspicion = suspicion;
+          },
+          patienceMs: 40,
+        },
         onTrouble: (word, detail) => this.troubles.push([word, detail]),
       },
       links,
@@ -136,7 +160,7 @@ async function ring(size: number, channels = 1, wide = false): Promise<TestRank[
   );
   await Promise.all(listeners.map((listener) => listener.arrived(5000)));
   return listeners.map((listener, rank) => {
-    const made = new TestRank(channels, wide);
+    const made = new TestRank(rank, size, channels, wide);
     const next = listener.take();
     listener.close();
     const prev = incoming[rank]!;
@@ -167,7 +191,7 @@ async function besieged(): Promise<{
     below.arrived(5000),
     own.arrived(5000),
   ]);
-  const rank = new TestRank(2);
+  const rank = new TestRank(1, 3, 2);
   const fromBelow = below.take().socket;
   rank.run({ next: own.take(), prev });
   below.close();
@@ -351,6 +375,8 @@ describe('ring proxies', () => {
     ['a size of 4 GiB', encodeLinkFrame('data', 0, 0xffffffff, 0, 8)],
     ['a credit on the wrong connection', encodeLinkFrame('credit', 0, 0, 1)],
     ['an unknown trouble', encodeLinkFrame('trouble', 0, 100)],
+    ['a suspicion of a rank that is not there', encodeLinkFrame('suspect', 0, 3, 1)],
+    ['a suspicion of no known kind', encodeLinkFrame('suspect', 0, 2, 3)],
   ] as const) {
     it(`a predecessor that sends ${what} is named, and nothing outside of the slots is written`, async () => {
       const { rank, prev } = await besieged();
@@ -384,6 +410,72 @@ describe('ring proxies', () => {
       await eventually(() => rank.trouble === WORDS.corrupt.next);
     });
   }
+});
+
+describe('who keeps a rank waiting', () => {
+  const tickAll = async (ranks: readonly TestRank[], done: () => boolean) => {
+    const timer = setInterval(() => {
+      for (const rank of ranks) rank.proxy.tick();
+    }, 10);
+    try {
+      await eventually(done);
+    } finally {
+      clearInterval(timer);
+    }
+  };
+
+  it('is known all around the ring when a rank has not begun the operation', async () => {
+    const ranks = await ring(6);
+    for (const [at, rank] of ranks.entries()) {
+      rank.calls = at === 4 ? 6 : 7;
+      rank.waiting = at !== 4;
+    }
+    const absent = { rank: 4, kind: 'absent' };
+    await tickAll(ranks, () => ranks.every((rank, at) => at === 4 || rank.suspicion !== undefined));
+    for (const [at, rank] of ranks.entries()) if (at !== 4) expect(rank.suspicion).toEqual(absent);
+  });
+
+  it('is known all around the ring when a rank does not answer, and forgotten with the next progress', async () => {
+    const ranks = await ring(5);
+    for (const rank of ranks) rank.waiting = true;
+    // Rank 2 is stopped: nothing that comes is read.
+    ranks[2]!.stop();
+    await tickAll(
+      ranks.filter((_, at) => at !== 2),
+      () => ranks.every((rank, at) => at === 2 || rank.suspicion !== undefined),
+    );
+    for (const [at, rank] of ranks.entries()) {
+      if (at !== 2) expect(rank.suspicion).toEqual({ rank: 2, kind: 'silent' });
+    }
+    ranks[3]!.publish(0, 0, 1, pattern(5, 1));
+    await eventually(() => ranks[4]!.suspicion === undefined);
+  });
+
+  it('is nobody while all wait for each other or make progress, and nothing is asked then', async () => {
+    const ranks = await ring(3);
+    for (const rank of ranks) rank.waiting = true;
+    const end = performance.now() + 300;
+    await tickAll(ranks, () => performance.now() > end);
+    expect(ranks.map((rank) => rank.suspicion)).toEqual([undefined, undefined, undefined]);
+
+    const { rank, nextFrames } = await besieged();
+    for (let i = 0; i < 10; i++) {
+      rank.proxy.tick();
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    expect(nextFrames).toEqual([]);
+  });
+
+  it('is not a neighbour that waits in an earlier operation', async () => {
+    const ranks = await ring(3);
+    for (const [at, rank] of ranks.entries()) {
+      rank.waiting = true;
+      rank.calls = at;
+    }
+    const end = performance.now() + 300;
+    await tickAll(ranks, () => performance.now() > end);
+    expect(ranks.map((rank) => rank.suspicion)).toEqual([undefined, undefined, undefined]);
+  });
 });
 
 describe('connections between proxies', () => {

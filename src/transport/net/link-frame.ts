@@ -5,7 +5,7 @@
  *     byte  0  kind               1
  *           1  mark, 0x54         1    a stream that lost its place is noticed at once
  *           2  channel            2
- *           4  bytes of a slice, or the word of a trouble   4
+ *           4  bytes of a slice, or what the kind says     4
  *           8  first step of a slice, or credit             8
  *          16  tail after the slice                         8
  *
@@ -13,6 +13,9 @@
  * header, and then for exactly the bytes of the slice.
  */
 import { TuttiError } from '../../errors/tutti-error.js';
+
+/** Which neighbour in the ring a connection leads to. */
+export type Side = 'next' | 'prev';
 
 export const FRAME_BYTES = 24;
 
@@ -28,6 +31,12 @@ export const FRAME_KINDS = {
   trouble: 3,
   /** The sender of this frame closes its communicator; nothing follows. */
   goodbye: 4,
+  /** Questions and answers about who keeps a rank waiting, see roll-call.ts. */
+  probe: 5,
+  /** `bytes` is the counter of ring operations, `step` 1 when the rank waits. */
+  state: 6,
+  /** `bytes` is a rank, `step` 1 when it is silent, 2 when it is absent. */
+  suspect: 7,
 } as const;
 
 export type FrameKind = keyof typeof FRAME_KINDS;

@@ -15,9 +15,10 @@
 import type { Socket } from 'node:net';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { FrameReader } from './frame-reader.js';
-import { encodeLinkFrame, FRAME_BYTES, type LinkFrame } from './link-frame.js';
+import { encodeLinkFrame, FRAME_BYTES, type LinkFrame, type Side } from './link-frame.js';
 import type { LinkSocket } from './link-socket.js';
 import type { RingChannelAddresses, RingMemory } from './ring-memory.js';
+import { RollCall, type RollCallNote, type RollCallOptions } from './roll-call.js';
 
 /**
  * Most steps that a program may go beyond its published tail with its next slice: two of a slice, and up to three
@@ -36,8 +37,6 @@ const FAREWELL_MS = 1000;
 /** The same after a failure, when they may be gone. */
 const FAILED_FAREWELL_MS = 200;
 
-export type Side = 'next' | 'prev';
-
 export interface RingProxyOptions {
   readonly memory: RingMemory;
   readonly channels: readonly RingChannelAddresses[];
@@ -50,6 +49,10 @@ export interface RingProxyOptions {
   readonly trouble: { read(): number; raise(word: number): boolean; isValid(word: number): boolean };
   /** Words for what neighbours can do to us. */
   readonly words: Readonly<Record<'lost' | 'corrupt' | 'closed', Readonly<Record<Side, number>>>>;
+  /** For finding out who keeps this rank waiting. */
+  readonly rollCall: Pick<RollCallOptions, 'ranks' | 'isWaiting' | 'calls' | 'report' | 'patienceMs'> & {
+    readonly size: number;
+  };
   /** Trouble that was not known before, with words for people. */
   readonly onTrouble: (word: number, detail: string) => void;
 }
@@ -77,11 +80,36 @@ function refuse(what: string): TuttiError {
   return new TuttiError('remoteError', what);
 }
 
+const SUSPICIONS = [undefined, 'silent', 'absent'] as const;
+
+function encodeNote(note: RollCallNote): Uint8Array {
+  switch (note.kind) {
+    case 'probe':
+      return encodeLinkFrame('probe');
+    case 'state':
+      return encodeLinkFrame('state', 0, note.calls >>> 0, note.waiting ? 1 : 0);
+    case 'suspect': {
+      const { rank, kind } = note.suspicion;
+      return encodeLinkFrame('suspect', 0, rank, SUSPICIONS.indexOf(kind));
+    }
+  }
+}
+
+/** Undefined for frames of other kinds, and for a suspicion that makes no sense. */
+function decodeNote({ kind, bytes, step }: LinkFrame, size: number): RollCallNote | undefined {
+  if (kind === 'probe') return { kind };
+  if (kind === 'state') return { kind, calls: bytes | 0, waiting: step === 1 };
+  const what = SUSPICIONS[step];
+  if (kind !== 'suspect' || what === undefined || bytes >= size) return undefined;
+  return { kind, suspicion: { rank: bytes, kind: what } };
+}
+
 export class RingProxy {
   readonly #options: RingProxyOptions;
   readonly #memory: RingMemory;
   readonly #channels: Channel[];
   readonly #neighbours: Record<Side, Neighbour>;
+  readonly #rollCall: RollCall;
   /** Trouble that the neighbours have been told of. */
   #told = 0;
   /** Something came that a program may wait for. */
@@ -100,6 +128,10 @@ export class RingProxy {
       small: false,
     }));
     this.#neighbours = { next: this.#meet('next', links.next), prev: this.#meet('prev', links.prev) };
+    this.#rollCall = new RollCall({
+      ...options.rollCall,
+      send: (side, note) => this.#write(side, encodeNote(note)),
+    });
     links.prev.start(new FrameReader(this.#dataSink), (error) => this.#corrupt('prev', error));
     links.next.start(new FrameReader(this.#creditSink), (error) => this.#corrupt('next', error));
   }
@@ -118,6 +150,13 @@ export class RingProxy {
       else socket.once('close', onClose);
     });
     return { socket, saidGoodbye: false, closed };
+  }
+
+  /** To be called every now and then: looks, and asks who is missing when nothing comes for a while. */
+  tick(): void {
+    if (this.#closing !== undefined) return;
+    this.look();
+    this.#rollCall.tick();
   }
 
   // ---- own memory to the network ----
@@ -256,6 +295,7 @@ export class RingProxy {
   #settle(): void {
     if (!this.#wakeDue) return;
     this.#wakeDue = false;
+    this.#rollCall.progressed();
     this.#options.wake();
   }
 
@@ -266,12 +306,17 @@ export class RingProxy {
   }
 
   #acceptNote(frame: LinkFrame): undefined {
-    if (frame.kind === 'goodbye') return;
+    if (frame.kind === 'goodbye' || decodeNote(frame, this.#options.rollCall.size) !== undefined) return;
     if (frame.kind === 'trouble' && this.#options.trouble.isValid(frame.bytes)) return;
-    throw refuse(`it sent a frame of kind ${frame.kind} that has no place on this connection`);
+    throw refuse(`it sent a frame of kind ${frame.kind} that has no place here`);
   }
 
   #completeNote(from: Side, frame: LinkFrame): void {
+    const note = decodeNote(frame, this.#options.rollCall.size);
+    if (note !== undefined) {
+      if (this.#closing === undefined) this.#rollCall.hear(from, note);
+      return;
+    }
     if (frame.kind === 'trouble') {
       this.#meetTrouble(
         frame.bytes,
