@@ -47,7 +47,7 @@ describe(`collectives over sockets (seed ${SEED})`, () => {
     [5, 3],
   ] as const) {
     it(`${size} ranks, ${channels} channels: random operations agree with the plain reference`, async () => {
-      await battery(size, channels, 60);
+      await battery(size, channels, 40);
     });
   }
 
@@ -60,11 +60,11 @@ describe(`collectives over sockets (seed ${SEED})`, () => {
   });
 
   it('rings in shared memory agree with the plain reference where some ranks move ordinary arrays', async () => {
-    await battery(3, 2, 60, SMALL, {}, { sockets: false, algorithm: 'Ring', protocol: 'Simple' });
+    await battery(3, 2, 40, SMALL, {}, { sockets: false, algorithm: 'Ring', protocol: 'Simple' });
     await battery(
       3,
       3,
-      60,
+      40,
       { NCCL_LL_BUFFSIZE: '16384' },
       {},
       { sockets: false, algorithm: 'Ring', protocol: 'LL' },
@@ -169,20 +169,29 @@ describe('failures over sockets', () => {
       }
     });
 
-    it(`a stopped rank ends an ${form} operation at its time limit everywhere`, async () => {
-      const started = await ranks.start(3, {
-        behaviour: 'absent',
-        stop: true,
-        form,
-        options: { timeoutMs: 1500 },
+    for (const [what, stop, hosts] of [
+      ['a rank that stays away', false, 1],
+      ['a rank that stays away on another host', false, 4],
+      ['a stopped rank', true, 1],
+      ['a stopped rank on another host', true, 4],
+    ] as const) {
+      it(`${what} ends an ${form} operation at its time limit and is named by all`, async () => {
+        const started = await ranks.start(
+          4,
+          { behaviour: 'absent', stop, form, options: { timeoutMs: 2500, sockets: hosts === 1 } },
+          (rank) => ({ NCCL_HOSTID: `host${rank % hosts}` }),
+        );
+        await started[3]!.message('looping');
+        for (const rank of [0, 1, 2]) {
+          const error = await started[rank]!.message('error');
+          expect(['timeout', 'remoteError']).toContain(error.code);
+          expect(error, `rank ${rank}`).toMatchObject({ rank: 3 });
+          expect(error.message).toContain('rank 3');
+          expect(error.message).not.toContain('died');
+          expect(error.afterMs).toBeLessThan(4500);
+        }
       });
-      await started[2]!.message('looping');
-      for (const rank of [0, 1]) {
-        const error = await started[rank]!.message('error');
-        expect(['timeout', 'remoteError']).toContain(error.code);
-        expect(error.afterMs).toBeLessThan(3500);
-      }
-    });
+    }
   }
 
   it('a rank killed while the others know each other by sockets only is named around the whole ring', async () => {

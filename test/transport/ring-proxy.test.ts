@@ -283,7 +283,7 @@ describe('ring proxies', () => {
     let sent = 0;
     let taken = 0;
     let received = 0;
-    for (let round = 0; round < 400; round++) {
+    for (let round = 0; round < 120; round++) {
       // A program: its slices have one shape, and it begins at a whole number of calls.
       const [perSlice, perCall] = random(2) === 0 ? [1, 1] : [2, 4];
       const calls = 1 + random(3);

@@ -43,7 +43,7 @@ const behaviours = {
       await comm.barrier();
       await tell({ looping: true });
       if (rest.stop) process.kill(process.pid, 'SIGSTOP');
-      await new Promise((resolve) => setTimeout(resolve, 60_000).unref());
+      await new Promise((resolve) => setTimeout(resolve, 60_000));
       return;
     }
     await reduceForEver(comm, rest.form);
