@@ -34,6 +34,8 @@ const GUARD = 32;
 /** Room for the user buffers of a rank. */
 const BUFFER_BYTES = 12288;
 const GUARD_BYTE = 0xa5;
+/** Around buffers that are only read: a program that copies too much must change what it overruns. */
+const SEND_GUARD_BYTE = 0x3c;
 export const DOORBELL_BYTES = 64;
 
 export interface SimulatedCall {
@@ -192,13 +194,13 @@ export class SimulatedTeam<M extends TeamMachine = Machine> {
     }
   }
 
-  #buffer(rank: number, bytes: number, unalign: number): number {
+  #buffer(rank: number, bytes: number, unalign: number, guard = GUARD_BYTE): number {
     const start = Math.ceil(this.#used[rank]! / 16) * 16;
     const address = this.#segments[rank]! + start + GUARD + unalign;
     const end = start + GUARD + unalign + bytes + GUARD;
     const connections = this.#options.direct === true ? 0 : this.#channels * this.#channelBytes;
     if (end > connections + this.#bufferBytes) throw new Error('the segment is full');
-    this.machine.writeArray(this.#segments[rank]! + start, new Uint8Array(end - start).fill(GUARD_BYTE));
+    this.machine.writeArray(this.#segments[rank]! + start, new Uint8Array(end - start).fill(guard));
     this.#used[rank] = end;
     return address;
   }
@@ -295,7 +297,7 @@ export class SimulatedTeam<M extends TeamMachine = Machine> {
         send = whole + (call.collective === 'allGather' ? rank * call.count * size : 0);
         recv = whole + (call.collective === 'reduceScatter' ? rank * call.count * size : 0);
       } else {
-        send = this.#buffer(rank, sends * size, unalign);
+        send = this.#buffer(rank, sends * size, unalign, SEND_GUARD_BYTE);
         recv = this.#buffer(rank, recvs * size, unalign);
       }
       places.push({ send, recv });
