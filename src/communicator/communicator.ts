@@ -276,10 +276,11 @@ export class Communicator implements AsyncDisposable {
     try {
       await this.#team.barrier('barrier');
     } catch (error) {
-      this.#failure.check();
       if (!TuttiError.is(error)) throw error;
-      const kind = error.code === 'timeout' ? 'timeout' : 'aborted';
-      throw this.#failure.failWith(error, { kind, culprit: error.rank ?? this.rank });
+      const trouble = { kind: 'timeout', culprit: error.rank ?? this.rank } as const;
+      if (error.code === 'timeout') throw this.#failure.failWith(error, trouble);
+      this.#failure.check();
+      throw this.#failure.failWith(error, { ...trouble, kind: 'aborted' });
     }
   }
 

@@ -5,6 +5,7 @@
 
 import { BANK_STRIDE, ControlBlock, describeSignature, Post } from '../collectives/control-block.js';
 import { TuttiError } from '../errors/tutti-error.js';
+import { isStopped } from '../system/process-liveness.js';
 import type { Team, Trouble } from './team.js';
 
 /** The post of a rank in the round of an epoch. */
@@ -44,14 +45,29 @@ export function describeMismatch(team: Team): { error: TuttiError; trouble: Trou
   };
 }
 
-/** Ranks that have not come to the present meeting, or have not left it. */
-function missingRanks(team: Team): number[] {
-  const epoch = ownEpoch(team);
-  const missing: number[] = [];
-  for (let rank = 0; rank < team.size; rank++) {
-    if (rank !== team.rank && postOf(team, rank, epoch).get('epoch') !== epoch) missing.push(rank);
+/** Other ranks for which the test holds, when all ranks' memory can be seen. */
+function othersWhere(team: Team, test: (rank: number) => boolean): number[] {
+  if (!team.shared) return [];
+  return Array.from(team.areas.keys()).filter((rank) => rank !== team.rank && test(rank));
+}
+
+/** Who keeps the others waiting, as far as memory and processes tell. */
+function findMissing(team: Team, meets: boolean): { ranks: number[]; what: string } {
+  const control = (rank: number) => ControlBlock.at(team.device.dataView, team.areas[rank]!);
+  /** True when a 32-bit counter of a rank is behind this rank's. */
+  const lags = (counter: 'ringCalls' | 'done', rank: number) =>
+    ((control(rank).get(counter) - control(team.rank).get(counter)) | 0) < 0;
+  if (meets) {
+    const epoch = ownEpoch(team);
+    const absent = othersWhere(team, (rank) => postOf(team, rank, epoch).get('epoch') !== epoch);
+    if (absent.length > 0) return { ranks: absent, what: 'did not call it' };
+    const unfinished = othersWhere(team, (rank) => lags('done', rank));
+    if (unfinished.length > 0) return { ranks: unfinished, what: 'did not finish it' };
+  } else {
+    const absent = othersWhere(team, (rank) => lags('ringCalls', rank));
+    if (absent.length > 0) return { ranks: absent, what: 'did not call it' };
   }
-  return missing;
+  return { ranks: [], what: '' };
 }
 
 function listRanks(ranks: readonly number[]): string {
@@ -65,18 +81,27 @@ export function describeTimeout(
   team: Team,
   what: string,
   timeoutMs: number,
-  direct: boolean,
+  meets: boolean,
 ): { error: TuttiError; trouble: Trouble } {
-  const missing = direct ? missingRanks(team) : [];
-  const detail =
-    missing.length > 0
-      ? `${listRanks(missing)} did not call it`
-      : direct
-        ? 'all ranks called it, but some did not finish'
-        : 'some rank does not take part';
-  const culprit = missing[0] ?? team.rank;
+  const { ranks, what: omission } = findMissing(team, meets);
+  const stopped = team.peers.filter(({ process }) => isStopped(process)).map(({ rank }) => rank);
+  const details: string[] = [];
+  if (ranks.length > 0) details.push(`${listRanks(ranks)} ${omission}`);
+  if (stopped.length > 0) {
+    const processes = stopped.length === 1 ? 'the process of' : 'the processes of';
+    details.push(`${processes} ${listRanks(stopped)} ${stopped.length === 1 ? 'is' : 'are'} stopped`);
+  }
+  const suspicion = team.suspect?.();
+  if (suspicion !== undefined && !stopped.includes(suspicion.rank)) {
+    const what = suspicion.kind === 'silent' ? 'does not answer' : 'did not call it';
+    details.push(`rank ${suspicion.rank} ${what}`);
+  }
+  if (details.length === 0) details.push('some rank does not take part or is too slow');
+  const culprit = stopped[0] ?? ranks[0] ?? suspicion?.rank ?? team.rank;
   return {
-    error: new TuttiError('timeout', `${what}: not done after ${timeoutMs} ms; ${detail}`, { rank: culprit }),
+    error: new TuttiError('timeout', `${what}: not done after ${timeoutMs} ms; ${details.join('; ')}`, {
+      rank: culprit,
+    }),
     trouble: { kind: 'timeout', culprit },
   };
 }

@@ -29,6 +29,8 @@ export class Engine {
   #waiter: Waiter | undefined;
   #executor: Executor | undefined;
   #lastCommand = 0;
+  /** All queued commands up to this one have ended well. */
+  #succeeded = 0;
 
   constructor(team: Team, waiterSettings: WaiterSettings, timeoutMs: number) {
     this.#team = team;
@@ -56,7 +58,11 @@ export class Engine {
 
   /** Runs a program now, block after block. Returns undefined, or why it failed. */
   run(program: WasmFunction, descriptor: number, blocks: number): RunFailure | undefined {
-    if (this.#executor !== undefined && !this.#executor.idle) this.#executor.waitSync(this.#lastCommand);
+    if (this.#succeeded !== this.#lastCommand) {
+      // What runs after a failure would be taken by other ranks for what has failed.
+      const failure = this.#finishQueued(this.#executor!);
+      if (failure !== undefined) return failure;
+    }
     const waiter = this.#inlineWaiter;
     waiter.begin(this.#timeoutMs);
     let status = STATUS.done as number;
@@ -65,6 +71,17 @@ export class Engine {
     }
     waiter.end();
     return status === STATUS.done ? undefined : { status, reason: waiter.reason };
+  }
+
+  /** Waits for everything queued; the first failure, if any. */
+  #finishQueued(executor: Executor): RunFailure | undefined {
+    while (this.#succeeded < this.#lastCommand) {
+      const command = this.#succeeded + 1;
+      const status = executor.waitSync(command);
+      if (status !== STATUS.done) return { status, reason: executor.reason(command) };
+      this.#succeeded = command;
+    }
+    return undefined;
   }
 
   /** Queues a program; the promise tells undefined, or why it failed. */
@@ -79,12 +96,15 @@ export class Engine {
     const command = executor.submit(module, 0, descriptor, blocks, this.#timeoutMs, this.#team.area);
     this.#lastCommand = command;
     const status = await executor.done(command);
-    return status === STATUS.done ? undefined : { status, reason: executor.reason(command) };
+    if (status !== STATUS.done) return { status, reason: executor.reason(command) };
+    this.#succeeded = Math.max(this.#succeeded, command);
+    return undefined;
   }
 
   #start(): Executor {
     this.#executor ??= new Executor(this.#team.device, {
       ...this.#waiterSettings,
+      stopsAtFailure: true,
       name: `tutti rank ${this.#team.rank}`,
     });
     return this.#executor;

@@ -134,6 +134,8 @@ export class OperationQueue {
     const { request, descriptor, blocks } = operation;
     const failure = await this.#engine.queue(request, descriptor, blocks);
     if (failure !== undefined) throw this.#fail(operation, failure);
+    // An earlier operation failed: nothing after it counts.
+    if (this.#failure.error !== undefined) throw this.#failure.error;
     this.#copyOut(operation, piece);
   }
 

@@ -8,7 +8,7 @@
  */
 
 import { argumentRule } from '../collectives/arithmetic.js';
-import { signatureOf } from '../collectives/control-block.js';
+import { ControlBlock, signatureOf } from '../collectives/control-block.js';
 import { DirectWork } from '../collectives/direct.js';
 import { type ProgramRequest, reducesElements } from '../collectives/registry.js';
 import type { RingCollective } from '../collectives/ring.js';
@@ -123,6 +123,8 @@ export class Operation {
   /** Heap memory that goes back with the operation. */
   readonly #owned: number[] = [];
   readonly #outside: { readonly send: OutsideArray | null; readonly recv: OutsideArray | null };
+  /** Index of the word that counts this rank's ring operations for the others; 0 for other operations. */
+  readonly #callsWord: number;
   #released = false;
 
   constructor(context: OperationContext, call: CheckedCall, staging: Staging) {
@@ -219,6 +221,7 @@ export class Operation {
     };
     const compares = settings.check && !direct && team.shared;
     this.comparison = compares ? this.#directDescriptor({ send: 0, recv: 0 }, 1, false) : 0;
+    this.#callsWord = !direct ? (team.area + ControlBlock.fields.ringCalls.offset) >>> 2 : 0;
     if (direct) {
       this.blocks = 1;
       this.descriptor = this.#directDescriptor(addresses, agreed, this.#staged && !wholeStaging);
@@ -354,6 +357,7 @@ export class Operation {
 
   /** Brings the input of a piece in place. */
   before(piece: number): void {
+    if (this.#callsWord !== 0 && piece === 0) this.#device.i32[this.#callsWord]! += 1;
     if (!this.#staged) return;
     const { start, elements, channel: only } = this.#range(piece);
     if (this.#cutShares !== undefined) {

@@ -2,11 +2,11 @@
  * Settings of a communicator: options first, then environment variables, then defaults.
  */
 
-import type { Algorithm } from '../collectives/registry.js';
+import { ALGORITHMS, type Algorithm } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
 import { LL_BUFFER_BYTES, SIMPLE_BUFFER_BYTES, STEPS } from '../collectives/ring-connection.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { parseAlgorithm, parseProtocol } from '../tuning/host-selection.js';
+import { parseAlgorithm, parseProtocol, RING_PROTOCOLS } from '../tuning/host-selection.js';
 import type { RankAreaShape } from './rank-area.js';
 
 export interface CommunicatorOptions {
@@ -87,6 +87,14 @@ function positive(name: string, value: number, least: number): number {
   return value;
 }
 
+function oneOf<T>(name: string, value: T | undefined, names: readonly T[]): T | undefined {
+  if (value === undefined || names.includes(value)) return value;
+  throw new TuttiError(
+    'invalidArgument',
+    `${name} is ${String(value)}; it must be one of ${names.join(', ')}`,
+  );
+}
+
 function flag(name: string, value: boolean | undefined): boolean | undefined {
   if (value === undefined || typeof value === 'boolean') return value;
   throw new TuttiError('invalidArgument', `${name} is ${String(value)}; it must be true or false`);
@@ -111,8 +119,10 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
       options.initTimeoutMs ?? integer(env, 'TUTTI_INIT_TIMEOUT_MS', 1, 2 ** 31) ?? INIT_TIMEOUT_MS,
       1,
     ),
-    algorithm: parseAlgorithm(options.algorithm, 'algorithm') ?? parseAlgorithm(env.NCCL_ALGO, 'NCCL_ALGO'),
-    protocol: parseProtocol(options.protocol, 'protocol') ?? parseProtocol(env.NCCL_PROTO, 'NCCL_PROTO'),
+    algorithm:
+      oneOf('algorithm', options.algorithm, ALGORITHMS) ?? parseAlgorithm(env.NCCL_ALGO, 'NCCL_ALGO'),
+    protocol:
+      oneOf('protocol', options.protocol, RING_PROTOCOLS) ?? parseProtocol(env.NCCL_PROTO, 'NCCL_PROTO'),
     check: flag('check', options.check) ?? env.TUTTI_CHECK === '1',
     sockets:
       flag('sockets', options.sockets) ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),

@@ -62,6 +62,14 @@ export function isAlive(identity: ProcessIdentity): boolean {
   return identity.startTime === 0 || identity.startTime === stat.startTime;
 }
 
+/** True when the process exists and is stopped, by a signal or a debugger; false where that cannot be told. */
+export function isStopped(identity: ProcessIdentity): boolean {
+  if (identity.namespace !== ownIdentity().namespace) return false;
+  const stat = readStat(identity.pid);
+  if (stat === undefined || (identity.startTime !== 0 && identity.startTime !== stat.startTime)) return false;
+  return stat.state === 'T' || stat.state === 't';
+}
+
 function isSignalable(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -89,12 +89,14 @@ export function oneShotPiece(collective: Collective, elementBytes: number, ranks
   return Math.max(1, Math.floor(room / elementBytes));
 }
 
+export const RING_PROTOCOLS: readonly RingProtocol[] = ['LL', 'Simple'];
+
 export function parseAlgorithm(text: string | undefined, name: string): Algorithm | undefined {
   return parseName(text, ALGORITHMS, name);
 }
 
 export function parseProtocol(text: string | undefined, name: string): RingProtocol | undefined {
-  return parseName(text, ['LL', 'Simple'] as const, name);
+  return parseName(text, RING_PROTOCOLS, name);
 }
 
 function parseName<T extends string>(

@@ -3,7 +3,13 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
-import { isAlive, isThreadAlive, ownIdentity, type ProcessIdentity } from '#src/system/process-liveness.js';
+import {
+  isAlive,
+  isStopped,
+  isThreadAlive,
+  ownIdentity,
+  type ProcessIdentity,
+} from '#src/system/process-liveness.js';
 
 /** A process whose name holds what separates the fields of /proc/PID/stat. */
 async function oddlyNamed(): Promise<{ child: ChildProcess; identity: ProcessIdentity }> {
@@ -33,11 +39,15 @@ describe.skipIf(process.platform !== 'linux')('a process', () => {
     expect(identity.pid).toBe(child.pid);
     expect(readFileSync(`/proc/${child.pid}/stat`, 'utf8')).toContain('(a) Z (1 2)');
     expect(isAlive(identity)).toBe(true);
+    expect(isStopped(identity)).toBe(false);
     child.kill('SIGSTOP');
     expect(isAlive(identity)).toBe(true);
+    while (!isStopped(identity)) await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(isStopped({ ...identity, startTime: identity.startTime - 1 })).toBe(false);
     child.kill('SIGKILL');
     await once(child, 'exit');
     expect(isAlive(identity)).toBe(false);
+    expect(isStopped(identity)).toBe(false);
   });
 
   it('is dead when its number now names a process that started at another time', () => {

@@ -21,6 +21,8 @@ export interface ExecutorStart {
   /** Microseconds of spinning for the next command before the worker sleeps. */
   readonly idleSpinUs: number;
   readonly waiting: WaiterSettings;
+  /** After a command that did not end well no other is carried out. */
+  readonly stopsAtFailure: boolean;
   readonly port: MessagePort;
 }
 
@@ -51,6 +53,7 @@ class ExecutorWorker {
   readonly #programs: WasmFunction[][] = [];
   readonly #modules: WasmModule[] = [];
   #messages = 0;
+  #failed = false;
 
   constructor(start: ExecutorStart) {
     this.#start = start;
@@ -107,6 +110,11 @@ class ExecutorWorker {
   #execute(command: number): void {
     const i32 = this.#i32;
     const slot = slotWord(this.#start.control, command);
+    if (this.#failed) {
+      i32[slot + SLOT.status] = LAUNCH_STATUS.aborted;
+      i32[slot + SLOT.reason] = REASONS.indexOf('none');
+      return;
+    }
     let status: number;
     try {
       if (Atomics.load(i32, this.#word + CONTROL.messages) !== this.#messages) this.#readMessages();
@@ -119,6 +127,7 @@ class ExecutorWorker {
     }
     this.#waiter.end();
     const reason = status === LAUNCH_STATUS.aborted ? this.#waiter.reason : undefined;
+    this.#failed = this.#start.stopsAtFailure && status !== LAUNCH_STATUS.done;
     i32[slot + SLOT.status] = status;
     i32[slot + SLOT.reason] = REASONS.indexOf(reason?.kind ?? 'none');
     i32[slot + SLOT.peer] = reason?.peer ?? -1;

@@ -55,6 +55,11 @@ const KEPT_FAILURES = 1024;
 export interface ExecutorOptions extends WaiterSettings {
   /** Name of the thread, for debuggers. */
   name?: string;
+  /**
+   * When a command has not ended well, give all later ones up at once (status "aborted" without a reason): for
+   * programs that only make sense after their predecessors. Default false.
+   */
+  stopsAtFailure?: boolean;
 }
 
 interface Command {
@@ -130,7 +135,7 @@ export class Executor {
   readonly #detach: () => void;
 
   constructor(device: HostDevice, options: ExecutorOptions = {}) {
-    const { name = 'tutti executor', ...waiting } = options;
+    const { name = 'tutti executor', stopsAtFailure = false, ...waiting } = options;
     this.#device = device;
     this.#i32 = device.i32;
     this.#control = device.allocatePrivate(CONTROL_BYTES);
@@ -143,6 +148,7 @@ export class Executor {
       control: this.#control,
       idleSpinUs: options.oversubscribed === true ? 0 : IDLE_SPIN_US,
       waiting,
+      stopsAtFailure,
       port: port2,
     };
     this.#worker = new Worker(new URL('./executor-worker.js', import.meta.url), {

@@ -268,6 +268,20 @@ describe('a command that fails', () => {
     expect(executor.reason(command)).toEqual({ kind: 'timeout' });
   });
 
+  it('gives up everything behind it when asked to, and nothing before it', async () => {
+    const { executor, programs, waits } = start({ stopsAtFailure: true });
+    const log = new Log();
+    const before = executor.submit(programs, 'append', log.descriptor(1));
+    const late = executor.submit(waits, 'awaitFlag', device.allocate(128), 1, 30);
+    const behind = executor.submit(programs, 'append', log.descriptor(2));
+    expect(await executor.done(before)).toBe(0);
+    expect(await executor.done(late)).toBe(1);
+    expect(await executor.done(behind)).toBe(1);
+    expect(executor.reason(late)).toEqual({ kind: 'timeout' });
+    expect(executor.reason(behind)).toBeUndefined();
+    expect(log.values).toEqual([1]);
+  });
+
   it('by the death of a peer ends with status 1 and names the rank', async () => {
     const { executor, waits } = start();
     const own = ownIdentity();
