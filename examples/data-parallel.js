@@ -12,8 +12,8 @@ import { Communicator } from 'tutti';
 const FEATURES = 6;
 const PARAMETERS = FEATURES + 1; // the last is the bias
 const SAMPLES_PER_RANK = 64;
-const STEPS = 200;
-const LEARNING_RATE = 0.2;
+const STEPS = 30;
+const LEARNING_RATE = 0.3;
 
 /** What is to be learned. */
 const TRUTH = Float32Array.from({ length: PARAMETERS }, (_, i) => i - 2.5);
