@@ -31,6 +31,7 @@ import {
   resolveSettings,
   type Settings,
 } from './settings.js';
+import { areOthersAhead, watchForStragglers } from './stragglers.js';
 import type { Team } from './team.js';
 
 /** Options of a reduction. */
@@ -105,6 +106,8 @@ export class Communicator implements AsyncDisposable {
   readonly #peerTable: number;
   readonly #stages: { address: number; bytes: number; which: 'send' | 'recv' }[] = [];
   readonly #arrays: ArrayBufferView[] = [];
+  /** All that have not been released. */
+  readonly #prepared = new Set<Prepared>();
   /** Last operation of each synchronous collective, since loops repeat the same call. */
   readonly #recent = new Map<DataCollective, { key: readonly unknown[]; prepared: Prepared }>();
   readonly #failure: FailureState;
@@ -314,7 +317,9 @@ export class Communicator implements AsyncDisposable {
 
   #prepareCall(collective: DataCollective, args: Arguments): Prepared {
     const call = this.#check(collective, args);
-    return new Prepared(this.#runner, this.#context, call);
+    const prepared = new Prepared(this.#runner, this.#context, call);
+    this.#prepared.add(prepared);
+    return prepared;
   }
 
   #runCall(collective: DataCollective, args: Arguments): void {
@@ -354,6 +359,7 @@ export class Communicator implements AsyncDisposable {
       this.#queue.run(operation, program);
     },
     enqueue: (operation) => this.#queue.enqueue(operation),
+    forget: (prepared) => this.#prepared.delete(prepared),
   };
 
   /** Gives the communicator up: everything under way here and at the other ranks ends with an error. */
@@ -373,23 +379,39 @@ export class Communicator implements AsyncDisposable {
   async #close(): Promise<void> {
     await this.#queue.drained();
     this.#leaving = true;
-    const graceful = this.#failure.healthy;
-    try {
-      // Nobody's memory may go while others still read it. Ranks of one thread close one after the other; the
-      // last of them gives the memory back.
-      if (graceful && !this.#team.sharesThread) await this.#team.barrier('close');
-    } catch {
-      // A rank that is gone cannot be waited for.
-    }
-    for (const { prepared } of this.#recent.values()) prepared.release();
+    const graceful = await this.#farewell();
+    for (const prepared of [...this.#prepared]) prepared.release();
     this.#recent.clear();
-    this.#tick?.release();
     await this.#engine.close();
     await this.#team.close(graceful);
     const { device } = this.#team;
     for (const array of this.#arrays.splice(0)) device.freeArray(array);
     for (const { address } of this.#stages.splice(0)) device.free(address);
     device.freePrivate(this.#peerTable);
+  }
+
+  /**
+   * Nobody's memory may go while others still read it; and nobody is to wait for a rank that is gone. Tells
+   * whether all have said farewell.
+   */
+  async #farewell(): Promise<boolean> {
+    if (!this.#failure.healthy) return false;
+    const leave = () => this.#failure.leave();
+    if (this.#team.sharesThread) {
+      // Ranks of one thread close one after the other; the last of them gives the memory back.
+      if (areOthersAhead(this.#team)) leave();
+      return this.#failure.healthy;
+    }
+    const stop = watchForStragglers(this.#team, leave);
+    try {
+      await this.#team.barrier('close');
+      return true;
+    } catch {
+      // A rank that is gone cannot be waited for.
+      return false;
+    } finally {
+      stop();
+    }
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -127,6 +127,12 @@ export function describeTrouble({ kind, culprit }: Trouble, own: number, detail?
         `the communicator was given up because the ranks made different calls (${who} among them)${because}`,
         { rank: culprit },
       );
+    case 'left':
+      return new TuttiError(
+        'remoteError',
+        `${who} has closed the communicator, but other ranks still call it${because}; all ranks must make the same calls`,
+        { rank: culprit },
+      );
     case 'corrupt':
       return new TuttiError('remoteError', `${who} sent data that make no sense${because}`, {
         rank: culprit,

@@ -40,6 +40,8 @@ export class FailureState {
   check(): void {
     if (this.#error !== undefined) throw this.#error;
     if (this.#trouble !== undefined) throw this.failWith(this.#heard(this.#trouble));
+    const departed = this.#team.departed?.();
+    if (departed !== undefined) throw this.failWith(this.#heard({ kind: 'left', culprit: departed }));
   }
 
   /**
@@ -99,6 +101,12 @@ export class FailureState {
     const trouble: Trouble = { kind: 'aborted', culprit: this.#team.rank };
     this.#trouble ??= trouble;
     this.failWith(describeTrouble(trouble, this.#team.rank, reason), trouble);
+  }
+
+  /** This rank closes while others wait for it in an operation that it will not call. */
+  leave(): void {
+    const trouble: Trouble = { kind: 'left', culprit: this.#team.rank };
+    this.failWith(describeTrouble(trouble, this.#team.rank), trouble);
   }
 
   #heard(trouble: Trouble, detail?: string): TuttiError {

@@ -79,7 +79,7 @@ export function createLocalTeams(
   const meetings = new Map<string, Meeting>();
   const listeners: ((trouble: Trouble) => void)[][] = Array.from({ length: size }, () => []);
   let failure: TuttiError | undefined;
-  let open = size;
+  const closed = new Set<number>();
   try {
     for (let rank = 0; rank < size; rank++) areas.push(device.allocate(rankAreaBytes(shape), 4096));
   } catch (error) {
@@ -128,6 +128,7 @@ export function createLocalTeams(
       barrier: async (label) => {
         await allGather(new Uint8Array(0), label);
       },
+      departed: () => (closed.has(rank) ? undefined : closed.values().next().value),
       onTrouble: (listener) => {
         listeners[rank]!.push(listener);
       },
@@ -145,8 +146,8 @@ export function createLocalTeams(
       },
       close: async () => {
         // Areas go when the last rank has left: until then others may still look at them.
-        open -= 1;
-        if (open === 0) for (const area of areas) device.free(area);
+        closed.add(rank);
+        if (closed.size === size) for (const area of areas) device.free(area);
       },
     };
   };

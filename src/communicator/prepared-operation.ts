@@ -25,6 +25,8 @@ export interface Runner {
   inline(operation: Operation): WasmFunction;
   run(operation: Operation, program: WasmFunction): void;
   enqueue(operation: Operation): Promise<void>;
+  /** The operation was released. */
+  forget(prepared: Prepared): void;
 }
 
 export class Prepared implements PreparedOperation {
@@ -93,6 +95,7 @@ export class Prepared implements PreparedOperation {
     if (this.#released) return;
     this.#released = true;
     this.#program = undefined;
+    this.#runner.forget(this);
     if (this.#underWay === 0) this.#operation?.release();
   }
 }

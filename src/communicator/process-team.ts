@@ -54,7 +54,8 @@ function troubleListener(bootstrap: Bootstrap): Pick<Team, 'onTrouble' | 'tell'>
     onTrouble: (listener) => {
       bootstrap.onPeerLost((rank, reason) => listener({ kind: 'peerDied', culprit: rank }, reason));
       bootstrap.onAbort((rank, reason) => {
-        const [, kind, culprit] = /^(timeout|mismatch|peerDied|aborted|corrupt):(\d+)$/.exec(reason) ?? [];
+        const [, kind, culprit] =
+          /^(timeout|mismatch|peerDied|aborted|corrupt|left):(\d+)$/.exec(reason) ?? [];
         listener(
           kind === undefined
             ? { kind: 'aborted', culprit: rank }

@@ -44,6 +44,8 @@ export interface Team {
   /** Everybody contributes bytes, everybody gets all, in rank order. */
   allGather(bytes: Uint8Array, label: string): Promise<Uint8Array[]>;
   barrier(label: string): Promise<void>;
+  /** A rank that has closed, where that can be known without asking: nothing can be done together any more. */
+  departed?(): number | undefined;
   /** Called when the team learns that a rank is gone or has given up, with the culprit and the reason. */
   onTrouble(listener: (trouble: Trouble, detail?: string) => void): void;
   /** Tells the others that this rank has given up. */
@@ -52,9 +54,16 @@ export interface Team {
   close(graceful: boolean): Promise<void>;
 }
 
-export type TroubleKind = 'aborted' | 'peerDied' | 'timeout' | 'mismatch' | 'corrupt';
+export type TroubleKind = 'aborted' | 'peerDied' | 'timeout' | 'mismatch' | 'corrupt' | 'left';
 
-const TROUBLE_KINDS: readonly TroubleKind[] = ['aborted', 'peerDied', 'timeout', 'mismatch', 'corrupt'];
+const TROUBLE_KINDS: readonly TroubleKind[] = [
+  'aborted',
+  'peerDied',
+  'timeout',
+  'mismatch',
+  'corrupt',
+  'left',
+];
 
 export interface Trouble {
   readonly kind: TroubleKind;

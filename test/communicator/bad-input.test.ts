@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createUniqueId } from '#src/bootstrap/unique-id.js';
 import { Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
+import { HostDevice } from '#src/device/host/host-device.js';
 import { type Expected, expectError, rejections, thrownBy } from './errors.js';
 
 const RANKS = 3;
@@ -259,6 +260,16 @@ describe('prepared operations', () => {
       words: [/not done after 500 ms; rank 0 did not call it/],
     });
     await Promise.all(fresh.map((one) => one.close()));
+  });
+
+  it('give their memory back when the communicator is closed', async () => {
+    const device = HostDevice.shared();
+    const before = device.freeBytes;
+    const fresh = await createLocalCommunicators(2);
+    for (const one of fresh) for (let i = 0; i < 5; i++) one.prepare.allReduce(f32(100_000), f32(100_000));
+    expect(before - device.freeBytes).toBeGreaterThan(10 * 2 * 400_000);
+    await Promise.all(fresh.map((one) => one.close()));
+    expect(device.freeBytes).toBe(before);
   });
 
   it('of a single rank notice it too', async () => {

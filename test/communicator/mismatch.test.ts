@@ -205,3 +205,32 @@ describe('an error', () => {
     expect(unhandled).toEqual([]);
   });
 });
+
+describe('a rank that closes', () => {
+  it('while others wait for it ends their wait', async () => {
+    for (const options of [{}, { algorithm: 'Ring' as const, protocol: 'Simple' as const }]) {
+      const own = await createLocalCommunicators(3, { ...options, timeoutMs: 15_000 });
+      await Promise.all(own.map(all));
+      const waiting = rejections([all(own[0]!), all(own[2]!)]);
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      await own[1]!.close();
+      for (const error of await waiting) {
+        expectError(error, {
+          code: 'remoteError',
+          rank: 1,
+          words: [/rank 1 has closed the communicator, but other ranks still call it/],
+        });
+      }
+      await Promise.all(own.map((comm) => comm.close()));
+    }
+  });
+
+  it('is named by calls that come later', async () => {
+    comms = await createLocalCommunicators(3, { timeoutMs: 15_000 });
+    await Promise.all(comms.map(all));
+    await comms[2]!.close();
+    for (const error of await rejections([all(comms[0]!), comms[1]!.barrier()])) {
+      expectError(error, { code: 'remoteError', rank: 2, words: [/rank 2 has closed the communicator/] });
+    }
+  });
+});

@@ -1,0 +1,36 @@
+/**
+ * Ranks that call what this one will never call, because it closes: they would wait until their time limit.
+ *
+ * Control blocks count the meetings and ring operations that each rank has begun, and all ranks make the same
+ * calls. So a rank whose counters are ahead of those of a rank that is done has made a call too many.
+ */
+
+import { ControlBlock } from '../collectives/control-block.js';
+import type { Team } from './team.js';
+
+/** Milliseconds between two looks: short for a person, long enough to cost nothing. */
+const LOOK_MS = 50;
+
+/** Whether another rank has begun an operation that this rank has not. */
+export function areOthersAhead(team: Team): boolean {
+  if (!team.shared) return false;
+  const control = (rank: number) => ControlBlock.at(team.device.dataView, team.areas[rank]!);
+  const own = control(team.rank);
+  return team.areas.some((_, rank) =>
+    (['epoch', 'ringCalls'] as const).some(
+      (counter) => ((control(rank).get(counter) - own.get(counter)) | 0) > 0,
+    ),
+  );
+}
+
+/** Looks from time to time, until `found` is called or the returned function. */
+export function watchForStragglers(team: Team, found: () => void): () => void {
+  if (!team.shared) return () => {};
+  const timer = setInterval(() => {
+    if (!areOthersAhead(team)) return;
+    clearInterval(timer);
+    found();
+  }, LOOK_MS);
+  timer.unref();
+  return () => clearInterval(timer);
+}

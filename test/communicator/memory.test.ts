@@ -1,0 +1,60 @@
+/** What communicators cost: memory of an idle rank, and nothing that stays after closing. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync } from 'node:fs';
+import { afterEach, describe, expect, it } from 'vitest';
+import { FaultRanks, residentBytes } from './fault-ranks.js';
+import { tuttiRun } from './tutti-run.js';
+
+const MB = 1e6;
+const ranks = new FaultRanks();
+afterEach(() => ranks.end());
+
+/** Resident bytes of a Node process that does nothing but listen to its parent. */
+async function bareNode(): Promise<number> {
+  const program = "process.on('message', () => {}); process.send('ready')";
+  const child = spawn(process.execPath, ['-e', program], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  await once(child, 'message');
+  const bytes = residentBytes(child.pid!);
+  child.kill();
+  await once(child, 'exit');
+  return bytes;
+}
+
+describe.runIf(process.platform === 'linux')('an idle rank', () => {
+  it('takes less than 100 MB beyond a bare Node process', async () => {
+    const bare = await bareNode();
+    const [first] = await ranks.start(2, 'rest');
+    const { result } = await first!.said('end');
+    const beyond = (residentBytes(first!.child.pid!) - bare) / MB;
+    expect(result).toBe('rested');
+    expect(beyond).toBeGreaterThan(0);
+    expect(beyond).toBeLessThan(100);
+  });
+});
+
+describe('making and closing communicators again and again', () => {
+  it('between processes leaves no memory, descriptors or threads behind', async () => {
+    const { code, stdout, stderr } = await tuttiRun(2, 'many-communicators.mjs', ['60']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const line of stdout.trimEnd().split('\n')) {
+      const { descriptors, threads, megabytes } = JSON.parse(line.slice(line.indexOf('{')));
+      expect(descriptors).toBeLessThanOrEqual(2);
+      expect(threads).toBeLessThanOrEqual(0);
+      expect(megabytes).toBeLessThan(12);
+    }
+  });
+
+  it('between threads leaves no memory, descriptors or threads behind', async () => {
+    const { code, stdout, stderr } = await tuttiRun(1, 'many-communicators.mjs', ['60', 'threads']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const { descriptors, threads, megabytes } = JSON.parse(stdout.slice(stdout.indexOf('{')));
+    expect(descriptors).toBeLessThanOrEqual(2);
+    expect(threads).toBeLessThanOrEqual(0);
+    expect(megabytes).toBeLessThan(12);
+  });
+
+  it.runIf(process.platform === 'linux')('leaves nothing in /dev/shm', () => {
+    expect(readdirSync('/dev/shm').filter((name) => /tutti/i.test(name))).toEqual([]);
+  });
+});

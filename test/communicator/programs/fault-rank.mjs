@@ -1,0 +1,128 @@
+/**
+ * A rank whose behaviour the test chooses. Started by fork; says what happens by messages: `{ joined }`,
+ * `{ looping }`, and at the end `{ end: { error?, result?, afterMs, at } }`.
+ */
+import { Communicator, parseUniqueId } from '../../../dist/index.js';
+
+const { id, rank, size, behaviour, options = {}, ...rest } = JSON.parse(process.argv[2]);
+
+const tell = (message) => new Promise((resolve) => process.send(message, resolve));
+
+process.on('unhandledRejection', (error) => {
+  process.send({ unhandled: String(error?.stack ?? error) });
+});
+
+/** All-reduces of the given form, for ever. */
+async function loop(comm) {
+  const { form, count = 50_000 } = rest;
+  const heap = comm.alloc(Float32Array, count);
+  const data = form.includes('array') ? new Float32Array(count) : heap;
+  const prepared = comm.prepare.allReduce(data, data);
+  await comm.barrier();
+  await tell({ looping: true });
+  for (;;) {
+    if (form.startsWith('sync')) comm.allReduceSync(data, data);
+    else if (form.startsWith('run')) prepared.run();
+    else if (form.startsWith('start')) await prepared.start();
+    else if (form.startsWith('burst')) await Promise.all([1, 2, 3].map(() => comm.allReduce(data, data)));
+    else await comm.allReduce(data, data);
+  }
+}
+
+const behaviours = {
+  loop,
+  /** The last rank stays away for a while, or for ever. */
+  async late(comm) {
+    const data = comm.alloc(Float32Array, 1000);
+    await comm.barrier();
+    await tell({ looping: true });
+    if (rank === size - 1) await new Promise((resolve) => setTimeout(resolve, rest.lateMs));
+    const before = process.cpuUsage();
+    const since = performance.now();
+    if (rest.form === 'sync') comm.allReduceSync(data, data);
+    else await comm.allReduce(data, data);
+    const { user, system } = process.cpuUsage(before);
+    return { waitedMs: performance.now() - since, cpuMs: (user + system) / 1000 };
+  },
+  /** Rank 1 ends without a word after some operations. */
+  async leave(comm) {
+    const data = comm.alloc(Float32Array, 1000);
+    for (let i = 0; ; i++) {
+      if (rank === 1 && i === 5) process.exit(rest.exitCode);
+      await comm.allReduce(data, data);
+    }
+  },
+  /** Rank 1 fails with an error of its own. */
+  async fail(comm) {
+    const data = comm.alloc(Float32Array, 1000);
+    for (let i = 0; ; i++) {
+      if (rank === 1 && i === 5) throw new Error('a bug in the program');
+      if (rest.form === 'sync') comm.allReduceSync(data, data);
+      else await comm.allReduce(data, data);
+    }
+  },
+  async abort(comm) {
+    const data = comm.alloc(Float32Array, 1000);
+    await comm.allReduce(data, data);
+    if (rank === 1) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      comm.abort('the loss is NaN');
+    }
+    if (rest.form === 'sync') comm.allReduceSync(data, data);
+    else if (rest.form === 'barrier') await comm.barrier();
+    else await comm.allReduce(data, data);
+  },
+  /** Rank 1 calls something else. */
+  async differ(comm) {
+    const data = comm.alloc(Float32Array, 1000);
+    const call = rank === 1 ? data.subarray(1) : data;
+    if (rest.form === 'sync') comm.allReduceSync(call, call);
+    else await comm.allReduce(call, call);
+  },
+  /** Everybody is done, nobody closes. */
+  async forget(comm) {
+    const data = comm.alloc(Float32Array, 1000).fill(1);
+    await comm.allReduce(data, data);
+    return data[0];
+  },
+  /** Has worked in every form, and rests until the parent kills it. */
+  async rest(comm) {
+    const data = comm.alloc(Float32Array, 1000);
+    for (let i = 0; i < 100; i++) {
+      comm.allReduceSync(data, data);
+      await comm.allReduce(data, data);
+    }
+    await comm.barrier();
+    setInterval(() => {}, 1000);
+    return 'rested';
+  },
+};
+
+const since = performance.now();
+let comm;
+const end = {};
+try {
+  comm = await Communicator.init({
+    id: parseUniqueId(id),
+    rank,
+    size,
+    timeoutMs: 20_000,
+    initTimeoutMs: 10_000,
+    ...options,
+  });
+  await tell({ joined: comm.description });
+  end.result = await behaviours[behaviour](comm);
+} catch (error) {
+  const { code, message, rank: about, stack } = error;
+  end.error = { code, message, rank: about, stack };
+  process.exitCode = 3;
+}
+end.afterMs = Math.round(performance.now() - since);
+end.at = Date.now();
+await tell({ end });
+if (behaviour !== 'forget' && behaviour !== 'rest') {
+  const closing = performance.now();
+  await comm?.close();
+  await tell({ closed: Math.round(performance.now() - closing) });
+}
+process.disconnect();
