@@ -30,6 +30,12 @@ const SPINS = 1000;
 /** The same where ranks outnumber cores: whoever is waited for probably needs this very core. */
 const SPINS_OVERSUBSCRIBED = 8;
 
+/**
+ * Rounds that only spin before the first yield, about 50 us: a partner that has a core of its own is back by then,
+ * and a yield may hand this core to a stranger for milliseconds.
+ */
+const SPIN_ROUNDS = 25;
+
 /** Rounds that yield before the waiter sleeps: with the spins about 0.5 ms when nobody else wants the core. */
 const YIELDS = 200;
 const YIELDS_OVERSUBSCRIBED = 50;
@@ -75,6 +81,8 @@ export interface WaiterSettings {
   oversubscribed?: boolean;
   /** Polls in Wasm between two calls of relax. */
   spins?: number;
+  /** Rounds of relax that neither yield nor sleep. */
+  spinRounds?: number;
   /** Rounds that yield before the waiter sleeps. */
   yields?: number;
   /** Shortest and longest sleep in milliseconds. */
@@ -111,6 +119,7 @@ export class Waiter {
   readonly #scratch: number;
   readonly #word: number;
   readonly #c: Libc | null;
+  readonly #spinRounds: number;
   readonly #yields: number;
   readonly #sleepMs: { readonly first: number; readonly longest: number };
   readonly #release: () => void;
@@ -145,6 +154,7 @@ export class Waiter {
     this.#scratch = scratch;
     this.#word = scratch >>> 2;
     this.#c = memory.baseAddress === 0 ? null : libc();
+    this.#spinRounds = settings.spinRounds ?? (crowded ? 0 : SPIN_ROUNDS);
     this.#yields = settings.yields ?? (crowded ? YIELDS_OVERSUBSCRIBED : YIELDS);
     this.#sleepMs = settings.sleepMs ?? SLEEP_MS;
     this.#peers = settings.peers ?? [];
@@ -200,7 +210,8 @@ export class Waiter {
     if (doorbell !== 0 && Atomics.load(i32, (doorbell + DOORBELL.abort) >>> 2) !== 0) {
       return this.#giveUp({ kind: 'aborted' });
     }
-    const yielded = round - this.#yieldsFrom;
+    const yielded = round - this.#yieldsFrom - this.#spinRounds;
+    if (yielded < 0) return 0;
     if (yielded < this.#yields) {
       if (this.#c !== null) this.#c.schedYield();
       else this.#nap(0.001);
