@@ -32,8 +32,9 @@ import { inputsFor, random } from './random-call.js';
 import { bufferElements } from './reference.js';
 import { type SimulatedCall, simulatedTeam } from './simulated-team.js';
 
-/** Seeds within which every fault must show; each runs with strong and with weak memory. */
-const SEEDS = 15;
+/** Seeds within which every fault must show, each with strong and with weak memory; most show within a few. */
+const SEEDS = 40;
+const FEW_SEEDS = 6;
 
 const Touch = struct('Touch', { send: 'ptr', recv: 'ptr', sendBytes: 'u64', recvBytes: 'u64' });
 
@@ -118,8 +119,8 @@ function programOf(setting: Setting): Program {
 }
 
 /** Whether a fault is found; if so, it must be found again from its seed. */
-function isFound(faulty: Scenario): boolean {
-  const failure = findFailure(faulty, { seeds: SEEDS });
+function isFound(faulty: Scenario, seeds = SEEDS): boolean {
+  const failure = findFailure(faulty, { seeds });
   if (failure === undefined) return false;
   const { seed, memory, error } = failure;
   expect(findFailure(faulty, { seeds: 1, from: seed, memory })?.error).toEqual(error);
@@ -135,12 +136,8 @@ type Kind = readonly [name: string, edit: Edit, where: 'each' | 'all', harmless?
 
 function findsAll(setting: Setting, kinds: readonly Kind[]): void {
   it('pass as they are', () => {
-    expect(
-      explore(
-        scenario(setting, (program) => program),
-        { seeds: 10 },
-      ),
-    ).toBe(20);
+    const asItIs = scenario(setting, (program) => program);
+    expect(explore(asItIs, { seeds: 5 })).toBe(10);
   });
   for (const [name, edit, where, harmless = 0] of kinds) {
     it(name, () => {
@@ -151,8 +148,10 @@ function findsAll(setting: Setting, kinds: readonly Kind[]): void {
         expectFound(faulty('all'));
         return;
       }
-      const missed: number[] = [];
-      for (let place = 0; place < places; place++) if (!isFound(faulty(place))) missed.push(place);
+      let missed = Array.from({ length: places }, (_, place) => place);
+      for (const seeds of [FEW_SEEDS, SEEDS]) {
+        if (missed.length > harmless) missed = missed.filter((place) => !isFound(faulty(place), seeds));
+      }
       expect(missed.length, `places ${missed.join()} were not found`).toBeLessThanOrEqual(harmless);
     });
   }

@@ -98,12 +98,12 @@ describe.each(SHAPES)('%s', (_, shape) => {
         const options = { ranks, channels, bufferBytes: 65536 };
         runCalls({ choose: unfair(seed) }, options, calls(seed, ranks), seed);
       }),
-      { numRuns: 25 },
+      { numRuns: 15 },
     );
   });
 
   for (const collective of COLLECTIVES) {
-    it(`${collective} is right for every element type and operator [C10-33]`, () => {
+    it(`${collective} is right for every element type and operator`, () => {
       const ops = ['allGather', 'broadcast'].includes(collective) ? (['sum'] as const) : REDUCE_OP_NAMES;
       for (const type of ELEMENT_TYPE_NAMES) {
         for (const [i, op] of ops.entries()) {

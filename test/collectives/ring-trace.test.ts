@@ -473,6 +473,24 @@ describe('the other rings', () => {
       { numRuns: 40 },
     );
 
+  const everyRoot = (collective: 'broadcast' | 'reduce') => {
+    for (const ring of [
+      [0, 1],
+      [2, 0, 1],
+      [0, 1, 2, 3],
+      [3, 1, 4, 0, 2],
+    ]) {
+      for (const root of ring) {
+        for (const inPlace of [false, true]) {
+          const place = { ranks: ring.length, ring, root, inPlace, channels: 1, count: 50, seed: root };
+          const c: Case = { ...place, protocol: 'LL', type: 'int32' };
+          const { team, calls } = runCase(collective, c);
+          expectSchedule(collective, c, team, calls);
+        }
+      }
+    }
+  };
+
   it('all-gather copies its own block once, and not at all when it is in place [C10-13]', () => {
     follows('allGather');
   });
@@ -483,13 +501,15 @@ describe('the other rings', () => {
 
   it('broadcast has three branches: the root, the last of the ring, and those between [C10-17]', () => {
     follows('broadcast');
+    everyRoot('broadcast');
   });
 
   it('reduce has three branches: the first of the ring, the root, and those between [C10-18]', () => {
     follows('reduce');
+    everyRoot('reduce');
   });
 
-  it('and all-reduce close every element once, where its sum is complete [C10-06]', () => {
+  it('and all-reduce close every element once, where its sum is complete', () => {
     fc.assert(
       fc.property(cases, (c) => {
         for (const collective of ['allReduce', 'reduceScatter', 'reduce'] as const) {
