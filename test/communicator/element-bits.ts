@@ -5,13 +5,20 @@ import { arrayFor, encode } from '#src/kernel/numeric.js';
 
 const UNSIGNED = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array } as const;
 
-function unsignedView(view: Buffer) {
-  const Unsigned = UNSIGNED[view.BYTES_PER_ELEMENT as 1 | 2 | 4 | 8];
+type UnsignedArray = Uint8Array | Uint16Array | Uint32Array | BigUint64Array;
+
+function unsignedView(view: Buffer): UnsignedArray {
+  const Unsigned = UNSIGNED[view.BYTES_PER_ELEMENT as 1 | 2 | 4 | 8] as new (
+    memory: ArrayBufferLike,
+    byteOffset: number,
+    length: number,
+  ) => UnsignedArray;
   return new Unsigned(view.buffer, view.byteOffset, view.length);
 }
 
 export function readBits(view: Buffer): bigint[] {
-  return Array.from(unsignedView(view), (element) => BigInt(element));
+  const elements: ArrayLike<number | bigint> = unsignedView(view);
+  return Array.from(elements, (element) => BigInt(element));
 }
 
 export function writeBits(view: Buffer, bits: readonly bigint[]): void {

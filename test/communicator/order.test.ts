@@ -4,11 +4,8 @@
  */
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import {
-  type Communicator,
-  createLocalCommunicators,
-  type PreparedOperation,
-} from '#src/communicator/communicator.js';
+import { type Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
+import type { PreparedOperation } from '#src/communicator/prepared-operation.js';
 import { SEED } from './random.js';
 
 const RANKS = 3;
