@@ -38,3 +38,15 @@ describe(`collectives between processes agree with the plain reference bit for b
   it('a heap that is too small for the arrays, 3 ranks', () =>
     battery(3, {}, { TUTTI_HEAP_BYTES: `${8 << 20}` }));
 });
+
+describe('synchronous calls behind asynchronous ones', () => {
+  it.each([
+    ['direct', {}],
+    ['ring', { algorithm: 'Ring', protocol: 'Simple' }],
+    ['ring with calls compared first', { algorithm: 'Ring', check: true }],
+  ])('keep the order or are refused, %s', async (_, options) => {
+    const { code, stdout, stderr } = await tuttiRun(3, 'mixed-forms.mjs', [JSON.stringify(options)]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout.match(/right/g)).toHaveLength(3);
+  });
+});
