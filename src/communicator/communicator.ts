@@ -18,6 +18,7 @@ import { type Buffer, type CallOptions, type CheckedCall, checkCall } from './bu
 import { Comparison } from './comparison.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
+import { Gate } from './gate.js';
 import { checkKnownOptions } from './known-options.js';
 import { createLocalTeams } from './local-team.js';
 import { copyAlone } from './lone-rank.js';
@@ -110,6 +111,7 @@ export class Communicator implements AsyncDisposable {
   readonly #prepared = new Set<Prepared>();
   /** Last operation of each synchronous collective, since loops repeat the same call. */
   readonly #recent = new Map<DataCollective, { key: readonly unknown[]; prepared: Prepared }>();
+  readonly #gate = new Gate();
   readonly #failure: FailureState;
   readonly #queue: OperationQueue;
   /** What a synchronous barrier does: an all-reduce of one element. */
@@ -121,7 +123,7 @@ export class Communicator implements AsyncDisposable {
   /** Not for users: see `Communicator.init`, `Communicator.fromEnv` and `createLocalCommunicators`. */
   constructor(team: Team, settings: Settings) {
     this.#team = team;
-    this.#failure = new FailureState(team, settings.timeoutMs);
+    this.#failure = new FailureState(team, settings.timeoutMs, this.#gate);
     const { device, rank, size, shape } = team;
     // A rank that uses sockets has a second busy thread, its proxy.
     const threads = team.localSize * (team.shared ? 1 : 2);
@@ -149,7 +151,7 @@ export class Communicator implements AsyncDisposable {
       stage: (which, bytes) => this.#stage(which, bytes),
     };
     const comparison = new Comparison(team, this.#engine, this.#failure, settings.check);
-    this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison);
+    this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison, this.#gate);
     team.onTrouble((trouble, detail) => {
       if (!this.#leaving) this.#failure.hear(trouble, detail);
     });
@@ -352,6 +354,9 @@ export class Communicator implements AsyncDisposable {
     check: (name) => this.#checkUsable(name),
     refuseBlocking: (name) => refuseBlocking(this.#team, name),
     inline: (operation) => this.#engine.inline(operation.request),
+    shortcut: (operation) =>
+      this.#queue.isPlain(operation) ? { gate: this.#gate, engine: this.#engine } : undefined,
+    failureOf: (operation, failure) => this.#queue.failureOf(operation, failure),
     run: (operation, program) => {
       if (this.#failure.error !== undefined || this.#closing !== undefined) {
         this.#checkUsable(operation.call.collective);
@@ -372,6 +377,7 @@ export class Communicator implements AsyncDisposable {
    * Every rank closes; after a failure it does not wait for the others.
    */
   close(): Promise<void> {
+    this.#gate.bar();
     this.#closing ??= this.#close();
     return this.#closing;
   }

@@ -53,13 +53,19 @@ export class Comparison {
     if (failure !== undefined) throw this.#failure.fail(call, failure, true);
   }
 
-  /** Compares in the queue. */
-  async soon(operation: Operation): Promise<void> {
-    if (operation.comparison !== 0) {
-      const failure = await this.#engine.queue(this.#barrier, operation.comparison, 1);
-      if (failure !== undefined) throw this.#failure.fail(operation.call.collective, failure, true);
-      return;
-    }
+  /** Whether the ranks share no memory in which they could compare. */
+  needsMessages(operation: Operation): boolean {
+    return this.applies(operation) && operation.comparison === 0;
+  }
+
+  /** Compares when everything queued before is done. */
+  async inQueue(operation: Operation): Promise<void> {
+    const failure = await this.#engine.queue(this.#barrier, operation.comparison, 1);
+    if (failure !== undefined) throw this.#failure.fail(operation.call.collective, failure, true);
+  }
+
+  /** Compares by messages between the ranks' main threads. */
+  async byMessages(operation: Operation): Promise<void> {
     const own = Float64Array.of(operation.signature, operation.call.count);
     const all = await this.#team.allGather(new Uint8Array(own.buffer), 'check');
     const describe = (values: Float64Array) => describeCall(values[0]!, values[1]!);

@@ -56,14 +56,19 @@ export class Engine {
     return program;
   }
 
-  /** Runs a program now, block after block. Returns undefined, or why it failed. */
+  /** Runs a program after all that is queued, block after block. Returns undefined, or why it failed. */
   run(program: WasmFunction, descriptor: number, blocks: number): RunFailure | undefined {
     if (this.#succeeded !== this.#lastCommand) {
       // What runs after a failure would be taken by other ranks for what has failed.
       const failure = this.#finishQueued(this.#executor!);
       if (failure !== undefined) return failure;
     }
-    const waiter = this.#inlineWaiter;
+    return this.runNow(program, descriptor, blocks);
+  }
+
+  /** The same where the caller knows that nothing is queued. */
+  runNow(program: WasmFunction, descriptor: number, blocks: number): RunFailure | undefined {
+    const waiter = this.#waiter ?? this.#inlineWaiter;
     waiter.begin(this.#timeoutMs);
     let status = STATUS.done as number;
     for (let block = 0; block < blocks && status === STATUS.done; block++) {

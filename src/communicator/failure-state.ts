@@ -12,16 +12,19 @@ import { wakeDoorbell } from '../device/host/doorbell.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { describeMismatch, describeTimeout, describeTrouble } from './diagnosis.js';
 import type { RunFailure } from './engine.js';
+import type { Gate } from './gate.js';
 import { decodeTrouble, encodeTrouble, type Team, type Trouble } from './team.js';
 
 export class FailureState {
   readonly #team: Team;
   readonly #timeoutMs: number;
+  readonly #gate: Gate;
   #error: TuttiError | undefined;
   #trouble: Trouble | undefined;
   #detail: string | undefined;
 
-  constructor(team: Team, timeoutMs: number) {
+  constructor(team: Team, timeoutMs: number, gate: Gate) {
+    this.#gate = gate;
     this.#team = team;
     this.#timeoutMs = timeoutMs;
   }
@@ -79,6 +82,7 @@ export class FailureState {
   failWith(error: TuttiError, trouble?: Trouble): TuttiError {
     if (this.#error !== undefined) return this.#error;
     this.#error = error;
+    this.#gate.bar();
     if (trouble !== undefined) {
       if (this.#team.shared) for (const area of this.#team.areas) this.#raise(area, trouble);
       else this.#raise(this.#team.area, trouble);
@@ -90,6 +94,7 @@ export class FailureState {
   /** News from the others: whatever waits here gives up. */
   hear(trouble: Trouble, detail?: string): void {
     if (this.#trouble !== undefined) return;
+    this.#gate.bar();
     this.#raise(this.#team.area, trouble);
     this.#trouble = decodeTrouble(this.#abortWord()) ?? trouble;
     this.#detail = detail;

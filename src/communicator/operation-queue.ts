@@ -9,8 +9,9 @@
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { Comparison } from './comparison.js';
-import type { Engine } from './engine.js';
+import type { Engine, RunFailure } from './engine.js';
 import type { FailureState } from './failure-state.js';
+import type { Gate } from './gate.js';
 import { type Accesses, type ByteRange, mustFollow, overlap } from './hazards.js';
 import type { Operation } from './operation.js';
 
@@ -25,13 +26,15 @@ export class OperationQueue {
   readonly #engine: Engine;
   readonly #failure: FailureState;
   readonly #comparison: Comparison;
+  readonly #gate: Gate;
   readonly #underWay = new Set<UnderWay>();
   /** How many of them copy between arrays and staging memory. */
   #stagedUnderWay = 0;
   /** Settles when the operation before the next one has been handed to the executor completely. */
   #turn: Promise<void> | undefined;
 
-  constructor(rank: number, engine: Engine, failure: FailureState, comparison: Comparison) {
+  constructor(rank: number, engine: Engine, failure: FailureState, comparison: Comparison, gate: Gate) {
+    this.#gate = gate;
     this.#rank = rank;
     this.#engine = engine;
     this.#failure = failure;
@@ -60,16 +63,18 @@ export class OperationQueue {
       this.#turn !== undefined ||
       operation.pieces > 1 ||
       before.length > 0 ||
-      this.#comparison.applies(operation);
+      this.#comparison.needsMessages(operation);
     const finished = inTurn ? this.#inTurn(operation, before) : this.#submit(operation, 0);
     const entry: UnderWay = { operation, done: finished.catch(() => {}) };
     this.#underWay.add(entry);
+    this.#gate.enter();
     const staged = operation.accesses.staged ? 1 : 0;
     this.#stagedUnderWay += staged;
     try {
       await finished;
     } finally {
       this.#underWay.delete(entry);
+      this.#gate.leave();
       this.#stagedUnderWay -= staged;
     }
   }
@@ -85,6 +90,17 @@ export class OperationQueue {
       if (failure !== undefined) throw this.#fail(operation, failure);
       this.#copyOut(operation, piece);
     }
+  }
+
+  /** True for an operation that is nothing but one call of its program. */
+  isPlain(operation: Operation): boolean {
+    const { pieces, accesses, isCounted } = operation;
+    return pieces === 1 && !accesses.staged && !isCounted && !this.#comparison.applies(operation);
+  }
+
+  /** The error of a program that ended with a status other than done. */
+  failureOf(operation: Operation, failure: RunFailure): TuttiError {
+    return this.#fail(operation, failure);
   }
 
   /** What an operation with these accesses has to wait for. */
@@ -117,9 +133,9 @@ export class OperationQueue {
     try {
       await previous;
       await Promise.all(before);
-      if (this.#comparison.applies(operation)) {
+      if (this.#comparison.needsMessages(operation)) {
         this.#failure.check();
-        await this.#comparison.soon(operation);
+        await this.#comparison.byMessages(operation);
       }
       for (let piece = 0; piece < operation.pieces; piece++) await this.#submit(operation, piece);
     } finally {
@@ -132,14 +148,17 @@ export class OperationQueue {
     this.#failure.check();
     this.#copyIn(operation, piece);
     const { request, descriptor, blocks } = operation;
-    const failure = await this.#engine.queue(request, descriptor, blocks);
+    // The executor gives up what is behind a comparison that fails.
+    const compares = piece === 0 && operation.comparison !== 0;
+    const compared = compares ? this.#comparison.inQueue(operation) : undefined;
+    const [failure] = await Promise.all([this.#engine.queue(request, descriptor, blocks), compared]);
     if (failure !== undefined) throw this.#fail(operation, failure);
     // An earlier operation failed: nothing after it counts.
     if (this.#failure.error !== undefined) throw this.#failure.error;
     this.#copyOut(operation, piece);
   }
 
-  #fail(operation: Operation, failure: Parameters<FailureState['fail']>[1]): TuttiError {
+  #fail(operation: Operation, failure: RunFailure): TuttiError {
     return this.#failure.fail(operation.call.collective, failure, operation.request.algorithm !== 'Ring');
   }
 
@@ -147,7 +166,7 @@ export class OperationQueue {
     try {
       operation.before(piece);
     } catch (error) {
-      const begun = piece > 0 || this.#comparison.applies(operation);
+      const begun = piece > 0 || this.#comparison.needsMessages(operation);
       throw this.#describe(operation, error, begun);
     }
   }

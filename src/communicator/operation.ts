@@ -356,6 +356,11 @@ export class Operation {
     return { start, elements: Math.min(this.#pieceElements, this.call.count - start) };
   }
 
+  /** Every run is counted for the other ranks: ring operations, which do not meet. */
+  get isCounted(): boolean {
+    return this.#callsWord !== 0;
+  }
+
   /** Brings the input of a piece in place. */
   before(piece: number): void {
     if (this.#callsWord !== 0 && piece === 0) this.#device.i32[this.#callsWord]! += 1;

@@ -3,6 +3,8 @@
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { CheckedCall } from './buffers.js';
+import type { Engine, RunFailure } from './engine.js';
+import type { Gate } from './gate.js';
 import { copyAlone } from './lone-rank.js';
 import { Operation, type OperationContext } from './operation.js';
 
@@ -23,6 +25,9 @@ export interface Runner {
   check(name: string): void;
   refuseBlocking(name: string): void;
   inline(operation: Operation): WasmFunction;
+  /** For an operation that is one call of its program: what it takes to call it while the gate is open. */
+  shortcut(operation: Operation): { gate: Gate; engine: Engine } | undefined;
+  failureOf(operation: Operation, failure: RunFailure): TuttiError;
   run(operation: Operation, program: WasmFunction): void;
   enqueue(operation: Operation): Promise<void>;
   /** The operation was released. */
@@ -36,6 +41,11 @@ export class Prepared implements PreparedOperation {
   /** Null for a communicator of one rank. */
   readonly #operation: Operation | null;
   #program: WasmFunction | undefined;
+  /** Set with the program, when running is nothing but calling it. */
+  #gate: Gate | undefined;
+  #engine: Engine | undefined;
+  #descriptor = 0;
+  #blocks = 0;
   #underWay = 0;
   #released = false;
 
@@ -56,17 +66,30 @@ export class Prepared implements PreparedOperation {
   }
 
   run(): void {
+    const program = this.#program;
+    if (program === undefined) this.#firstRun();
+    else if (this.#gate?.open === true) {
+      const failure = this.#engine!.runNow(program, this.#descriptor, this.#blocks);
+      if (failure !== undefined) throw this.#runner.failureOf(this.#operation!, failure);
+    } else this.#runner.run(this.#operation!, program);
+  }
+
+  #firstRun(): void {
+    this.#checkReady();
     const operation = this.#operation;
-    if (this.#program === undefined) {
-      this.#checkReady();
-      if (operation === null) {
-        copyAlone(this.#call);
-        return;
-      }
-      this.#runner.refuseBlocking(`${this.#call.collective}Sync`);
-      this.#program = this.#runner.inline(operation);
+    if (operation === null) {
+      copyAlone(this.#call);
+      return;
     }
-    this.#runner.run(operation!, this.#program);
+    this.#runner.refuseBlocking(`${this.#call.collective}Sync`);
+    const program = this.#runner.inline(operation);
+    const shortcut = this.#runner.shortcut(operation);
+    this.#gate = shortcut?.gate;
+    this.#engine = shortcut?.engine;
+    this.#descriptor = operation.descriptor;
+    this.#blocks = operation.blocks;
+    this.#program = program;
+    this.#runner.run(operation, program);
   }
 
   async start(): Promise<void> {
