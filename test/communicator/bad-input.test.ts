@@ -378,6 +378,45 @@ describe('making communicators', () => {
     const [error] = await rejections([Communicator.init({ id: new Uint8Array(3), rank: 0, size: 1 })]);
     expectError(error, { code: 'invalidArgument', words: [/id/] });
   });
+
+  it('refuses a rank that is there already, and ranks that disagree about their number', async () => {
+    for (const places of [
+      [
+        { rank: 0, size: 2 },
+        { rank: 0, size: 2 },
+      ],
+      [
+        { rank: 0, size: 2 },
+        { rank: 1, size: 3 },
+      ],
+    ]) {
+      const root = await createUniqueId({ host: '127.0.0.1' });
+      const since = performance.now();
+      const errors = await rejections(
+        places.map((place) => Communicator.init({ id: root.id, ...place, initTimeoutMs: 5000 })),
+      );
+      for (const error of errors) expectError(error, { code: 'invalidArgument', words: [/rank|size/i] });
+      expect(performance.now() - since).toBeLessThan(3000);
+      root.close();
+    }
+  });
+
+  it('names the settings in which ranks differ', async () => {
+    const root = await createUniqueId({ host: '127.0.0.1' });
+    const errors = await rejections(
+      [1, 2].map((channels, rank) =>
+        Communicator.init({ id: root.id, rank, size: 2, channels, initTimeoutMs: 5000 }),
+      ),
+    );
+    for (const error of errors) {
+      expectError(error, {
+        code: 'invalidUsage',
+        rank: 1,
+        words: [/ranks 0 and 1 have different settings: .*"channels":1.*"channels":2/],
+      });
+    }
+    root.close();
+  });
 });
 
 describe('after close', () => {
