@@ -67,13 +67,13 @@ describe('the plan', () => {
     for (const { warmup } of [...own, ...crowded]) expect(warmup).toBeGreaterThanOrEqual(2);
   });
 
-  it('is given to every program as BYTES:WARMUP:ITERATIONS', () => {
+  it('is given to every program as BYTES:WARMUP:ITERATIONS, once to rehearse and once to measure', () => {
     expect(
       planText([
         { size: 8, warmup: 2, iterations: 4 },
         { size: 64, warmup: 3, iterations: 5 },
       ]),
-    ).toBe('8:2:4,64:3:5');
+    ).toBe('8:2:4,64:3:5,8:2:4,64:3:5');
   });
 
   it('reads back every size that it names', () => {
