@@ -48,7 +48,9 @@ export function makePlan(sizes, { oversubscribed, quick }) {
  * milliseconds, is over when the times that count are taken.
  */
 export function planText(plan) {
-  return [...plan, ...plan].map(({ size, warmup, iterations }) => `${size}:${warmup}:${iterations}`).join(',');
+  return [...plan, ...plan]
+    .map(({ size, warmup, iterations }) => `${size}:${warmup}:${iterations}`)
+    .join(',');
 }
 
 const UNITS = { '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 };
