@@ -11,7 +11,9 @@
  * the same bits whatever the timing. Meetings are described in control-block.ts.
  *
  * Buffers that peers cannot reach (ordinary arrays of a process) are moved through staging in pieces of an
- * agreed size: a rank that stages says so in its first post, and then all ranks go piece by piece.
+ * agreed size: a rank that stages says so in its first post, and then all ranks go piece by piece. Only the last
+ * piece has a closing barrier; a rank that stages alternates between two staging buffers, and takes a piece's
+ * result out when the meeting of the next piece has shown that everybody is done with it.
  *
  * Source: NCCL 2.30's symmetric kernels (AGxLL, RSxLD_AGxST, ST, LD), recast for memory that is coherent.
  */
@@ -380,7 +382,8 @@ export function twoShot(traits: Traits, { collective, reduction, ranks }: Direct
         case 'barrier':
           break;
       }
-      meeting.part();
+      // Between pieces the next meeting parts the ranks: whoever posts piece k + 1 has done piece k.
+      k.if(from.add(piece).ge(count), () => meeting.part());
       start.set(from.add(piece));
       k.if(start.value.ge(limit).or(piece.eq(0)), () => loop.break());
     });

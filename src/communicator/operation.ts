@@ -119,6 +119,10 @@ export class Operation {
   /** Shares of the channels when a ring operation is cut: each is cut by itself. */
   readonly #cutShares: readonly ChannelShare[] | undefined;
   readonly #staged: boolean;
+  /** Two-shots in pieces alternate between two staging buffers on each side; everything else has one. */
+  readonly #banks: 1 | 2;
+  /** Bytes of one bank of each side. */
+  readonly #bankBytes: { readonly send: number; readonly recv: number };
   readonly #stageSend: number;
   readonly #stageRecv: number;
   /** Heap memory that goes back with the operation. */
@@ -171,6 +175,8 @@ export class Operation {
     let stageSend = 0;
     let stageRecv = 0;
     let wholeStaging = false;
+    let banks: 1 | 2 = 1;
+    let bankBytes = { send: 0, recv: 0 };
     if (this.#staged) {
       const whole = this.#stageBytes(Math.max(1, call.count));
       if (staging === 'whole' && whole.send + whole.recv <= this.#device.freeBytes / 2) {
@@ -182,7 +188,9 @@ export class Operation {
         if (!direct)
           agreed = ringLoopElements(call.collective as RingCollective, this.#chunkElements(), this.#ranks);
         pieceElements = Math.min(pieceElements, agreed);
-        const stage = this.#stageBytes(pieceElements);
+        bankBytes = this.#stageBytes(pieceElements);
+        if (this.selection.algorithm === 'TwoShot' && pieceElements < call.count) banks = 2;
+        const stage = { send: bankBytes.send * banks, recv: bankBytes.recv * banks };
         if (staging === 'whole') {
           stageSend = this.#own(stage.send);
           stageRecv = this.#own(stage.recv);
@@ -204,6 +212,8 @@ export class Operation {
       staged: this.#staged,
       sharesStage: this.#staged && !wholeStaging && staging === 'pieces',
     };
+    this.#banks = banks;
+    this.#bankBytes = bankBytes;
     this.#stageSend = stageSend;
     this.#stageRecv = stageRecv;
     this.#pieceElements = pieceElements;
@@ -375,29 +385,47 @@ export class Operation {
       DirectWork.at(this.#device.dataView, this.descriptor)
         .set('start', start)
         .set('limit', start + elements)
-        .set('origin', start);
+        .set('origin', start)
+        .set('send', this.#stage('send', piece))
+        .set('recv', this.#stage('recv', piece));
     }
     const source = this.#outside.send;
     if (source === null || elements <= 0) return;
     const size = this.#size;
+    const stage = this.#stage('send', piece);
     const blocks = blocksOf(this.call, 'send', this.#ranks);
     for (let block = 0; block < blocks; block++) {
       const from = (block * this.call.count + start) * size;
-      source.copyIn(from, this.#stageSend + block * this.#pieceElements * size, elements * size);
+      source.copyIn(from, stage + block * this.#pieceElements * size, elements * size);
     }
   }
 
-  /** Takes the output of a piece out. */
+  /** Takes out what is finished once the program has run for a piece. */
   after(piece: number): void {
+    if (this.#banks === 1) this.#takeOut(piece);
+    else {
+      // The meeting of this piece has shown that the one before is done everywhere; the last one parted by itself.
+      if (piece > 0) this.#takeOut(piece - 1);
+      if (piece === this.pieces - 1) this.#takeOut(piece);
+    }
+  }
+
+  #stage(side: 'send' | 'recv', piece: number): number {
+    const base = side === 'send' ? this.#stageSend : this.#stageRecv;
+    return base + (this.#banks === 2 && piece % 2 === 1 ? this.#bankBytes[side] : 0);
+  }
+
+  #takeOut(piece: number): void {
     const target = this.#outside.recv;
     if (target === null) return;
     const { start, elements } = this.#range(piece);
     if (elements <= 0) return;
     const size = this.#size;
+    const stage = this.#stage('recv', piece);
     const blocks = blocksOf(this.call, 'recv', this.#ranks);
     for (let block = 0; block < blocks; block++) {
       const to = (block * this.call.count + start) * size;
-      target.copyOut(this.#stageRecv + block * this.#pieceElements * size, to, elements * size);
+      target.copyOut(stage + block * this.#pieceElements * size, to, elements * size);
     }
   }
 

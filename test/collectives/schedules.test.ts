@@ -57,6 +57,11 @@ function scenario(shape: Shape, options: TeamOptions, collective: RingCollective
         count: pick([0, 1, 3, Math.floor(next() * most), most], next),
         inPlace: next() < 0.4,
         unalign: pick([0, 0, 1, 3], next),
+        // Some ranks move their data through staging: then all go piece by piece.
+        ...(shape.algorithm === 'TwoShot' && {
+          staged: Array.from({ length: options.ranks }, (_, rank) => rank).filter(() => next() < 0.25),
+          piece: pick([4, 16], next),
+        }),
       };
       checks.push(team.launch(call, inputsFor(call, options.ranks, next), streams));
     }
