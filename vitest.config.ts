@@ -1,12 +1,40 @@
-/** Test runner settings: tests import the built package (#src/* is dist/*), so what ships is what is tested. */
+/**
+ * Test runner settings. Tests import the built package (#src/* is dist/*), so what ships is what is tested.
+ *
+ * Two groups, one after the other: `pure` computes in one thread each, two files at a time; `ranks` starts
+ * processes, sockets and threads that wait for each other, one file at a time, because its time limits mean
+ * something only when a machine of two cores is not shared with another test.
+ */
 import { defineConfig } from 'vitest/config';
+
+/** Tests that need nothing but a processor. */
+const PURE = [
+  'test/bench/**/*.test.ts',
+  'test/cli/perf/[!c]*.test.ts', // all but command.test.ts
+  'test/collectives/**/*.test.ts',
+  'test/kernel/**/*.test.ts',
+  'test/planning/**/*.test.ts',
+];
+
+const common = { pool: 'forks', testTimeout: 60_000, hookTimeout: 60_000 } as const;
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    pool: 'forks',
-    maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    projects: [
+      {
+        test: { ...common, name: 'pure', include: PURE, maxWorkers: 2, sequence: { groupOrder: 0 } },
+      },
+      {
+        test: {
+          ...common,
+          name: 'ranks',
+          include: ['test/**/*.test.ts'],
+          exclude: PURE,
+          maxWorkers: 1,
+          fileParallelism: false,
+          sequence: { groupOrder: 1 },
+        },
+      },
+    ],
   },
 });
