@@ -5,7 +5,9 @@
  * - *Step* arithmetic (rings, trees): every hop rounds to the element type. A float average multiplies each
  *   rank's own input by 1/n before the first sum; an integer average divides once at the end.
  * - *Direct* arithmetic (a rank sees all contributions at once): narrow floats are summed in float32 and
- *   rounded once; an average multiplies (floats) or divides (integers) the finished sum.
+ *   rounded once, and an average multiplies the finished sum, which float32 holds without overflow. float32 and float64
+ *   have no wider type to go to: there every contribution is multiplied first, so that the sum cannot overflow where
+ *   the average does not. Integer averages divide the finished sum.
  * Source: NCCL 2.30's ordinary kernels for the first, its symmetric-memory kernels for the second.
  */
 
@@ -103,9 +105,10 @@ export function directArithmetic(
   const scalar = rule === 'none' ? undefined : argument();
   const scale = scalar === undefined || rule === 'divisor' ? undefined : k.splat(type, scalar);
   return (contributions) => {
-    let total = contributions[0]!;
-    for (const next of contributions.slice(1)) total = k.reduce(type, step, total, next);
-    if (scale !== undefined) return k.reduce(type, 'prod', total, scale);
+    const scaled = (packet: Value<'packet'>) =>
+      scale === undefined ? packet : k.reduce(type, 'prod', packet, scale);
+    let total = scaled(contributions[0]!);
+    for (const next of contributions.slice(1)) total = k.reduce(type, step, total, scaled(next));
     if (scalar !== undefined) return k.divide(type, total, scalar);
     return total;
   };

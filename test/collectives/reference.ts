@@ -4,7 +4,7 @@
  */
 
 import type { RingCollective } from '#src/collectives/ring.js';
-import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '#src/kernel/element-types.js';
+import type { ElementType, ReduceOp } from '#src/kernel/element-types.js';
 import {
   encode,
   isNarrowFloat,
@@ -17,7 +17,10 @@ import {
 
 export type Bits = readonly bigint[];
 
-/** Contributions combined where all meet: narrow floats summed in float32, averages scaled at the end. */
+/**
+ * Contributions combined where all meet: narrow floats summed in float32 and scaled at the end, wide floats scaled
+ * first, as `orderedReduce` does.
+ */
 export function directReduce(type: ElementType, op: ReduceOp, contributions: Bits): bigint {
   const n = contributions.length;
   const sums = op === 'sum' || op === 'avg';
@@ -26,11 +29,6 @@ export function directReduce(type: ElementType, op: ReduceOp, contributions: Bit
     let total = wide.slice(1).reduce((a, b) => reduceBits('float32', 'sum', a, b), wide[0]!);
     if (op === 'avg') total = reduceBits('float32', 'prod', total, encode('float32', Math.fround(1 / n)));
     return BigInt(narrowBits(type, Number(total)));
-  }
-  if (op === 'avg' && ELEMENT_TYPES[type].kind === 'float') {
-    const total = orderedReduce(type, 'sum', contributions);
-    const scale = encode(type, type === 'float64' ? 1 / n : Math.fround(1 / n));
-    return reduceBits(type, 'prod', total, scale);
   }
   return orderedReduce(type, op, contributions);
 }

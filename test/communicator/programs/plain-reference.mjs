@@ -60,8 +60,20 @@ function combineDirect(type, op, contributions) {
   }
   if (op !== 'sum' && op !== 'avg') return fold(type, op, contributions);
   if (type === 'float64') {
-    const total = contributions.map((bits) => decode(type, bits)).reduce((a, b) => a + b);
-    return encode(type, op === 'avg' ? total * (1 / n) : total);
+    const factor = op === 'avg' ? 1 / n : 1;
+    return encode(
+      type,
+      contributions.map((bits) => decode(type, bits) * factor).reduce((a, b) => a + b),
+    );
+  }
+  if (type === 'float32' && op === 'avg') {
+    // No wider type to sum in: scaled first, so that the sum cannot overflow where the average does not.
+    const factor = Math.fround(1 / n);
+    const scaled = contributions.map((bits) => Math.fround(decode(type, bits) * factor));
+    return encode(
+      type,
+      scaled.reduce((a, b) => Math.fround(a + b)),
+    );
   }
   const values = contributions.map((bits) => decode(type, bits));
   const total = values.reduce((a, b) => Math.fround(a + b));
