@@ -109,7 +109,6 @@ export function directArithmetic(
       scale === undefined ? packet : k.reduce(type, 'prod', packet, scale);
     let total = scaled(contributions[0]!);
     for (const next of contributions.slice(1)) total = k.reduce(type, step, total, scaled(next));
-    if (scalar !== undefined) return k.divide(type, total, scalar);
-    return total;
+    return scalar === undefined || scale !== undefined ? total : k.divide(type, total, scalar);
   };
 }
