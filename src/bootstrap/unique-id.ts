@@ -70,7 +70,7 @@ export function decodeUniqueId(id: Uint8Array): UniqueIdContent {
   const invalid = (why: string): TuttiError =>
     new TuttiError(
       'invalidArgument',
-      `This is not a unique id: ${why}. Use the bytes that createUniqueId gave.`,
+      `This is not a unique id: ${why}. Pass the .id of what createUniqueId gave.`,
     );
   if (!(id instanceof Uint8Array)) throw invalid(`a Uint8Array is needed, ${typeof id} was given`);
   if (id.length !== UNIQUE_ID_BYTES)

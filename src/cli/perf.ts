@@ -17,7 +17,7 @@ import { libc } from '../system/libc.js';
 import { combinations } from './perf/combinations.js';
 import { hostRankPlace, reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
 import { createReportFile, formatJsonReport, type ReportFile } from './perf/json-report.js';
-import { MEASURED, Measurement } from './perf/measure.js';
+import { Measurement } from './perf/measure.js';
 import { type PerfOptions, parsePerfOptions, perfHelp } from './perf/options.js';
 import {
   averageBusBandwidth,
@@ -26,7 +26,7 @@ import {
   type RankPlace,
   type ResultRow,
 } from './perf/report.js';
-import { checkRankCount } from './perf/sizes.js';
+import { checkRankCount, MEASURED } from './perf/sizes.js';
 import {
   formatFooter,
   formatHeader,
@@ -117,6 +117,13 @@ async function measureHere(
   const room = Math.min(...facts.map(([, bytes]) => bytes!));
   const maxBytes =
     options.memory === 'window' ? Math.min(options.sweep.maxBytes, room) : options.sweep.maxBytes;
+  if (options.sweep.minBytes > maxBytes) {
+    throw new TuttiError(
+      'invalidArgument',
+      `-b ${options.sweep.minBytes}: the heap has room for buffers of ${maxBytes} bytes; choose a smaller size, fewer ranks, or --memory array`,
+      { rank: leader.rank },
+    );
+  }
   const columns = {
     cpuTime: options.reportCpuTime,
     perIteration: options.perIteration,
@@ -173,7 +180,7 @@ async function measureHere(
     const text = formatJsonReport({
       startTime,
       endTime: formatTimestamp(new Date()),
-      args: ['tutti', 'perf', ...args],
+      args: ['tutti', 'perf', ...originalArguments(args)],
       env: reportedEnvironment(process.env),
       sweep: options.sweep,
       threads: comms.length,
@@ -242,6 +249,7 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
   if (role.kind === 'parent') {
     // The ranks take their number from the environment, so -n must not reach them.
     const rankArgs = withoutRankCounts(args);
+    process.env.TUTTI_PERF_ARGS = JSON.stringify(args);
     return runCommand([
       ...['-n', String(role.processes), '--no-prefix', '--'],
       ...[process.argv[1]!, 'perf', ...rankArgs],
@@ -265,6 +273,12 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
     await Promise.all(comms.map((comm) => comm.close().catch(() => {})));
     return error.code === 'timeout' ? 4 : 3;
   }
+}
+
+/** What the user typed: the ranks that this command starts get fewer arguments. */
+function originalArguments(args: readonly string[]): readonly string[] {
+  const typed = process.env.TUTTI_PERF_ARGS;
+  return typed === undefined ? args : (JSON.parse(typed) as string[]);
 }
 
 /** The arguments without -n, -t and their long forms. */

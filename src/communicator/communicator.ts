@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /**
  * A communicator: one rank's membership in a group of ranks, and the collectives they do together.
  *

@@ -22,10 +22,13 @@ export function requiredBusBandwidth(env: Environment): number | undefined {
   return value === -1 ? undefined : value;
 }
 
+/** Variables that hold the secret of a communicator or name this very run. */
+const SECRET: ReadonlySet<string> = new Set(['TUTTI_ID', 'TUTTI_SECRET', 'TUTTI_PERF_ARGS']);
+
 /** The entries `KEY=value` that a report keeps: those of the library, not the user's whole environment. */
 export function reportedEnvironment(env: Environment): string[] {
   return Object.entries(env)
-    .filter(([key, value]) => /^(NCCL|TUTTI)_/.test(key) && value !== undefined)
+    .filter(([key, value]) => /^(NCCL|TUTTI)_/.test(key) && !SECRET.has(key) && value !== undefined)
     .map(([key, value]) => `${key}=${value}`)
     .sort();
 }

@@ -19,7 +19,6 @@ import type { PerfOptions } from './options.js';
 import { formatTimestamp, type ResultRow, type SideResult } from './report.js';
 import {
   bandwidthFor,
-  type CollectiveName,
   type Counts,
   countsFor,
   iterationsFor,
@@ -42,15 +41,6 @@ const FIRST_CALLS = 50;
 
 /** ... so that on a crowded machine neither the rest nor the loop of a small row takes much longer than this, ms. */
 const PATIENCE_MS = 100;
-
-/** Collectives that this command can measure so far, by nccl-tests' names. */
-export const MEASURED: readonly CollectiveName[] = [
-  'all_reduce',
-  'all_gather',
-  'reduce_scatter',
-  'broadcast',
-  'reduce',
-];
 
 /** A rank of this process with its buffers. */
 interface LocalRank {

@@ -17,7 +17,7 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { type ElementType, REDUCE_OP_NAMES, type ReduceOp } from '../../kernel/element-types.js';
 import { parseInteger, parseSize } from './quantities.js';
-import { COLLECTIVE_NAMES, type CollectiveName, type Sweep } from './sizes.js';
+import { COLLECTIVE_NAMES, type CollectiveName, MEASURED, type Sweep } from './sizes.js';
 import type { Averaging } from './statistics.js';
 import { ALL_OPS, ALL_TYPES, elementTypeNamed, TEST_TYPE_NAMES } from './type-names.js';
 
@@ -108,7 +108,7 @@ const SPECS: readonly OptionSpec[] = [
     short: 't',
     long: 'nthreads',
     value: 'N',
-    help: 'ranks as threads of one process (with -n: of each)',
+    help: 'ranks as threads of one process, instead of -n',
     apply: (o, v, what) => (o.threads = parseInteger(v, what, 1)),
   },
   {
@@ -427,7 +427,7 @@ function parseCollective(text: string): CollectiveName {
   if (found !== undefined) return found;
   throw new TuttiError(
     'invalidArgument',
-    `unknown collective '${text}'; it must be one of ${COLLECTIVE_NAMES.join(', ')}`,
+    `unknown collective '${text}'; it must be one of ${MEASURED.join(', ')}`,
   );
 }
 
@@ -473,9 +473,13 @@ export function perfHelp(): string {
   const lines = [
     'Usage: tutti perf [COLLECTIVE] [OPTIONS]',
     '',
-    'Measures a collective and checks its results. Options and output are those of nccl-tests.',
+    'Measures a collective and checks every element of its results. Output is that of nccl-tests, and so are the',
+    'options, except: -n is the number of ranks as processes (not the iterations, which are --iters), -t the number',
+    'of ranks as threads; GPU options are missing; without sizes a sweep is measured; mistakes are errors.',
+    'Without -n and -t there is one rank per core as a process, at least 2 and at most 8; under a launcher',
+    '(tutti run, mpirun, torchrun, srun) each process is one rank.',
     '',
-    `Collectives: ${COLLECTIVE_NAMES.join(' ')} (all_reduce)`,
+    `Collectives: ${MEASURED.join(' ')} (default all_reduce)`,
     '',
     'Sizes are in bytes, with an optional K, M or G (powers of 1024). Without -b, -e, -i and -f the sizes',
     'are 8 bytes to 32 MiB by a factor of 4.',

@@ -20,6 +20,15 @@ export const COLLECTIVE_NAMES = [
   'hypercube',
 ] as const;
 
+/** Those that `tutti perf` can measure so far. */
+export const MEASURED: readonly CollectiveName[] = [
+  'all_reduce',
+  'all_gather',
+  'reduce_scatter',
+  'broadcast',
+  'reduce',
+];
+
 export type CollectiveName = (typeof COLLECTIVE_NAMES)[number];
 
 /** Element counts of one operation; a rank-dependent place is `rank *` the in-place offset. */

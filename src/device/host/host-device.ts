@@ -233,6 +233,13 @@ export class HostDevice {
    * `subarray` keep the whole heap's buffer alive and not the array they were made of.
    */
   alloc<T extends ArrayBufferView>(ArrayType: TypedArrayConstructor<T>, length: number): T {
+    if (typeof ArrayType !== 'function' || !(ArrayType.BYTES_PER_ELEMENT > 0)) {
+      const given = typeof ArrayType === 'function' ? ArrayType.name : JSON.stringify(ArrayType);
+      throw new TuttiError(
+        'invalidArgument',
+        `alloc: ${given} is not a typed-array class; pass Float32Array or another one`,
+      );
+    }
     if (!Number.isSafeInteger(length) || length < 0) {
       throw new TuttiError('invalidArgument', `cannot allocate an array of ${length} elements`);
     }
