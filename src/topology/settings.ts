@@ -122,9 +122,9 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     p2pLevel:
       integer('NCCL_P2P_DISABLE', 0) === 1
         ? PathType.LOC
-        : levelOf(env['NCCL_P2P_LEVEL'], 'NCCL_P2P_LEVEL', log),
+        : levelOf(env.NCCL_P2P_LEVEL, 'NCCL_P2P_LEVEL', log),
     ignoreDisabledP2p: integer('NCCL_IGNORE_DISABLED_P2P', 0),
-    gdrLevel: levelOf(env['NCCL_NET_GDR_LEVEL'], 'NCCL_NET_GDR_LEVEL', log),
+    gdrLevel: levelOf(env.NCCL_NET_GDR_LEVEL, 'NCCL_NET_GDR_LEVEL', log),
     gdrRead: integer('NCCL_NET_GDR_READ', -2),
     gdrC2c: flag('NCCL_NET_GDR_C2C', true),
     gdrMloPart: flag('NCCL_NET_GDR_MLOPART', false),
@@ -134,7 +134,7 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     pxnDisable: integer('NCCL_PXN_DISABLE', 0) === 1,
     pxnC2c: flag('NCCL_PXN_C2C', true),
     p2pPxnLevel: integer('NCCL_P2P_PXN_LEVEL', 2),
-    netDevsPolicy: policyOf(env['NCCL_NETDEVS_POLICY'], log),
+    netDevsPolicy: policyOf(env.NCCL_NETDEVS_POLICY, log),
     mnnvlEnable: integer('NCCL_MNNVL_ENABLE', 2),
     mnnvlUuid: BigInt(integer('NCCL_MNNVL_UUID', -1)),
     mnnvlCliqueId: integer('NCCL_MNNVL_CLIQUE_ID', -1),
