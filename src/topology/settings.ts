@@ -62,9 +62,11 @@ export interface TopologySettings {
   readonly minChannels: number;
   /** NCCL_MAX_NCHANNELS, else NCCL_MAX_NRINGS; 1 to 64. */
   readonly maxChannels: number;
-  /** NCCL_MIN_CTAS and NCCL_MAX_CTAS. */
-  readonly minCtas: number;
-  readonly maxCtas: number;
+  /** NCCL_MIN_CTAS and NCCL_MAX_CTAS: 1 to 64; undefined leaves it to the communicator's configuration. */
+  readonly minCtas: number | undefined;
+  readonly maxCtas: number | undefined;
+  /** NCCL_WORK_ARGS_BYTES: size of kernel arguments, which bounds the channels of one launch. */
+  readonly workArgsBytes: bigint;
   /** NCCL_UNPACK_DOUBLE_NCHANNELS. */
   readonly unpackDoubleChannels: boolean;
   /** NCCL_MIN_P2P_NCHANNELS, NCCL_MAX_P2P_NCHANNELS. */
@@ -72,6 +74,14 @@ export interface TopologySettings {
   readonly maxP2pChannels: number;
   /** NCCL_P2P_PER_CHANNEL_NET_BW: GB/s. */
   readonly p2pPerChannelNetBw: number;
+  /** NCCL_P2P_MAX_PEERS: peers a rank talks to at once; undefined leaves it to the communicator's configuration. */
+  readonly p2pMaxPeers: number | undefined;
+  /** NCCL_NVLS_CHUNKSIZE, NCCL_NVLSTREE_MAX_CHUNKSIZE: bytes; undefined leaves them to the machine. */
+  readonly nvlsChunkSize: number | undefined;
+  readonly nvlsTreeMaxChunkSize: number | undefined;
+  /** NCCL_IGNORE_NET_MISMATCH, NCCL_IGNORE_COLLNET_MISMATCH: ranks may have different numbers of network devices. */
+  readonly ignoreNetMismatch: boolean;
+  readonly ignoreCollnetMismatch: boolean;
   /** NCCL_COLLNET_NODE_THRESHOLD. */
   readonly collnetNodeThreshold: number;
 }
@@ -108,10 +118,14 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     return Number(value);
   };
   const flag = (name: string, fallback: boolean) => integer(name, fallback ? 1 : 0) !== 0;
+  const optional = (name: string) => {
+    const value = integer(name, UNSET);
+    return value === UNSET ? undefined : value;
+  };
   const first = (names: readonly string[], fallback: number) => {
     for (const name of names) {
-      const value = integer(name, UNSET);
-      if (value !== UNSET) return value;
+      const value = optional(name);
+      if (value !== undefined) return value;
     }
     return fallback;
   };
@@ -144,18 +158,31 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     splitMloPart: flag('NCCL_TOPO_SPLIT_MLOPART', true),
     minChannels: minChannels(first(['NCCL_MIN_NCHANNELS', 'NCCL_MIN_NRINGS'], 0), log),
     maxChannels: maxChannels(first(['NCCL_MAX_NCHANNELS', 'NCCL_MAX_NRINGS'], MAX_CHANNELS), log),
-    minCtas: integer('NCCL_MIN_CTAS', 1),
-    maxCtas: integer('NCCL_MAX_CTAS', MAX_CHANNELS),
+    minCtas: ctas(optional('NCCL_MIN_CTAS')),
+    maxCtas: ctas(optional('NCCL_MAX_CTAS')),
+    workArgsBytes: cInteger(env.NCCL_WORK_ARGS_BYTES || `${DEFAULT_WORK_ARGS_BYTES}`),
     unpackDoubleChannels: flag('NCCL_UNPACK_DOUBLE_NCHANNELS', true),
     minP2pChannels: integer('NCCL_MIN_P2P_NCHANNELS', 1),
     maxP2pChannels: integer('NCCL_MAX_P2P_NCHANNELS', MAX_CHANNELS),
     p2pPerChannelNetBw: integer('NCCL_P2P_PER_CHANNEL_NET_BW', 14),
+    p2pMaxPeers: optional('NCCL_P2P_MAX_PEERS'),
+    nvlsChunkSize: env.NCCL_NVLS_CHUNKSIZE ? integer('NCCL_NVLS_CHUNKSIZE', 0) : undefined,
+    nvlsTreeMaxChunkSize: optional('NCCL_NVLSTREE_MAX_CHUNKSIZE'),
+    ignoreNetMismatch: flag('NCCL_IGNORE_NET_MISMATCH', false),
+    ignoreCollnetMismatch: flag('NCCL_IGNORE_COLLNET_MISMATCH', false),
     collnetNodeThreshold: integer('NCCL_COLLNET_NODE_THRESHOLD', 2),
   };
 }
 
 /** NCCL's mark of an integer variable that nobody set. */
 const UNSET = -2;
+
+/** No bound but the hardware's: the largest 64-bit integer. */
+const DEFAULT_WORK_ARGS_BYTES = (1n << 63n) - 1n;
+
+/** A number of CTAs from the environment; NCCL ignores those below 1. */
+const ctas = (value: number | undefined): number | undefined =>
+  value === undefined || value <= 0 ? undefined : Math.min(value, MAX_CHANNELS);
 
 function levelOf(text: string | undefined, name: string, log: LogSink): PathType | undefined {
   if (text === undefined || text === '') return undefined;
