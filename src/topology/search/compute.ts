@@ -6,9 +6,10 @@
  * crossing NICs, less bandwidth per channel. Whenever an outer demand is relaxed, the inner ones start anew.
  * (NCCL 2.30.7, search.cc.)
  */
+
+import { type LogSink, SILENT } from '../log.js';
 import { pathOrNone } from '../paths/path.js';
 import { hasSplitNvlink } from '../paths/trim.js';
-import { type LogSink, SILENT } from '../log.js';
 import { CpuArch, CpuVendor, type TopoSystem } from '../system/node.js';
 import { PathType } from '../system/path-type.js';
 import { type GraphChannel, type GraphId, NO_NIC, Pattern, startGraph, type TopoGraph } from './graph.js';
@@ -63,7 +64,11 @@ export interface SearchResult {
 }
 
 /** Searches a system for the channels of a pattern. */
-export function computeGraph(space: SearchSpace, request: SearchRequest, log: LogSink = SILENT): SearchResult {
+export function computeGraph(
+  space: SearchSpace,
+  request: SearchRequest,
+  log: LogSink = SILENT,
+): SearchResult {
   return new Search(space, request).result(log);
 }
 
@@ -146,7 +151,9 @@ class Search {
     }
     const devices = nodes.DEV.length;
     const ceiling =
-      devices > 1 && best.pattern !== Pattern.RING ? Math.fround(totalBw * (devices / (devices - 1))) : totalBw;
+      devices > 1 && best.pattern !== Pattern.RING
+        ? Math.fround(totalBw * (devices / (devices - 1)))
+        : totalBw;
     trial.copyFrom(best);
     let at = 0;
     while (at < last && (speeds[at]! > maxBw || Math.fround(speeds[at]! * best.minChannels) > ceiling)) at++;
@@ -168,7 +175,8 @@ class Search {
         if (this.#relaxEqualChannels()) continue;
         left += time;
         if (!(left < 0 && best.nChannels > 0)) {
-          if (this.#relaxTree() || this.#relaxIntra() || this.#relaxInter() || this.#relaxCrossNic()) continue;
+          if (this.#relaxTree() || this.#relaxIntra() || this.#relaxInter() || this.#relaxCrossNic())
+            continue;
           const slower = speeds[at + 1];
           if (slower !== undefined && (best.nChannels === 0 || Math.fround(slower / best.bwInter) > 0.49)) {
             at += 1;
@@ -269,8 +277,7 @@ class Search {
   #relaxInter(): boolean {
     const trial = this.#trial;
     const best = this.#best;
-    const useful =
-      best.nChannels === 0 || trial.typeInter < best.typeInter || trial.typeInter < PathType.PXN;
+    const useful = best.nChannels === 0 || trial.typeInter < best.typeInter || trial.typeInter < PathType.PXN;
     if (this.#system.inter && trial.typeInter < this.#maxInter && useful) {
       trial.typeInter = (trial.typeInter + 1) as PathType;
       if (trial.typeInter < PathType.DIS) return true;

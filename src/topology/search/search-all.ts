@@ -50,7 +50,13 @@ export function searchGraphs(system: TopoSystem, options: SearchOptions): Search
   };
   const ring = search(
     'ring',
-    { id: GraphId.RING, pattern: Pattern.RING, collNet: false, minChannels: 1, maxChannels: MAX_RING_CHANNELS },
+    {
+      id: GraphId.RING,
+      pattern: Pattern.RING,
+      collNet: false,
+      minChannels: 1,
+      maxChannels: MAX_RING_CHANNELS,
+    },
     true,
   );
   const channels = ring.nChannels;
@@ -58,7 +64,11 @@ export function searchGraphs(system: TopoSystem, options: SearchOptions): Search
   const heads = { minChannels: 1, maxChannels: MAX_HEAD_CHANNELS };
   const graphs: TopoGraphs = {
     ring,
-    tree: search('tree', { id: GraphId.TREE, pattern: Pattern.BALANCED_TREE, collNet: false, ...likeRing }, true),
+    tree: search(
+      'tree',
+      { id: GraphId.TREE, pattern: Pattern.BALANCED_TREE, collNet: false, ...likeRing },
+      true,
+    ),
     collnetChain: search(
       'collnetChain',
       { id: GraphId.COLLNET_CHAIN, pattern: Pattern.TREE, collNet: true, ...likeRing },

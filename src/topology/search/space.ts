@@ -46,6 +46,12 @@ const MAX_NICS = 640;
 /** NICs that are looked at by path type. */
 const MAX_NICS_BY_TYPE = 64;
 
+/** Unit of a GPU's PCI bandwidth in a score: above the number of GPUs. */
+export const PCI_WEIGHT = 2 ** 10;
+
+/** Unit of the bandwidth from a NIC in a score: above any PCI bandwidth in whole GB/s. */
+const NET_WEIGHT = PCI_WEIGHT * 2 ** 13;
+
 /** Part of the bandwidth that old GPUs send back for what they receive. */
 const OLD_GPU_REVERSE_SHARE = 1 / 8;
 
@@ -80,7 +86,8 @@ export class SearchSpace {
   /** First PCI link of each GPU's device and the one back, -1 for none. */
   readonly #pciUp: Int32Array;
   readonly #pciDown: Int32Array;
-  readonly #nicLists = new Map<number, readonly number[]>();
+  readonly #nicLists = new Map<number, Int32Array>();
+  readonly #scores: (Float64Array | undefined)[] = [];
   readonly #nearGpus: (readonly number[] | undefined)[] = [];
 
   constructor(system: TopoSystem, settings: TopologySettings) {
@@ -185,6 +192,45 @@ export class SearchSpace {
     for (const same of this.#samePort[net]!) this.netBandwidth[same] = this.netBandwidth[same]! - bandwidth;
   }
 
+  /**
+   * How good each GPU is as the next one after `from` in a channel that began at a NIC (-1: whose NICs do not matter
+   * any more), higher is better: bandwidth from the NIC, room for what is left of the GPU's PCI link (in units of
+   * PCI_WEIGHT, to be added), hops from the NIC, bandwidth and hops from the GPU before, and the next index.
+   */
+  scores(from: number, nic: number): Float64Array {
+    const key = from * (this.netCount + 1) + nic + 1;
+    this.#scores[key] ??= this.#listScores(from, nic);
+    return this.#scores[key];
+  }
+
+  #listScores(from: number, nic: number): Float64Array {
+    const n = this.gpuCount;
+    const candidates = Array.from({ length: n }, (_, gpu) => {
+      const own = this.gpuToGpu(from, gpu);
+      const net = nic < 0 ? undefined : this.netToGpu(nic, gpu);
+      return {
+        gpu,
+        position: (gpu - from + n) % n,
+        intraBandwidth: Math.trunc(own?.bandwidth ?? 0),
+        intraHops: own?.hopCount ?? 0,
+        interBandwidth: Math.trunc(net?.bandwidth ?? 0),
+        interHops: net?.hopCount ?? 0,
+      };
+    });
+    candidates.sort(
+      (a, b) =>
+        a.interHops - b.interHops ||
+        b.intraBandwidth - a.intraBandwidth ||
+        a.intraHops - b.intraHops ||
+        a.position - b.position,
+    );
+    const scores = new Float64Array(n);
+    for (const [place, { gpu, interBandwidth }] of candidates.entries()) {
+      scores[gpu] = interBandwidth * NET_WEIGHT + (n - place);
+    }
+    return scores;
+  }
+
   /** GPUs nearest to a NIC. */
   nearGpus(net: number): readonly number[] {
     this.#nearGpus[net] ??= localNodes(this.system.nodes.NET[net]!, 'GPU').indices;
@@ -195,11 +241,11 @@ export class SearchSpace {
    * NICs to be tried by a GPU (-1: by any), preferred ones first, then by type of path up to a limit (-1: preferred
    * ones only).
    */
-  nics(gpu: number, typeLimit: number): readonly number[] {
+  nics(gpu: number, typeLimit: number): Int32Array {
     const key = (gpu + 1) * 16 + typeLimit + 1;
     let list = this.#nicLists.get(key);
     if (list === undefined) {
-      list = this.#listNics(gpu, typeLimit);
+      list = Int32Array.from(this.#listNics(gpu, typeLimit));
       this.#nicLists.set(key, list);
     }
     return list;
@@ -210,8 +256,7 @@ export class SearchSpace {
     const policy = settings.netDevsPolicy;
     const gpus = gpu < 0 ? system.nodes.GPU : [system.nodes.GPU[gpu]!];
     const list = new Set<number>();
-    const nicOf = (at: number, channel: number): NetNode =>
-      preferredNic(system, gpus[at]!, channel, policy);
+    const nicOf = (at: number, channel: number): NetNode => preferredNic(system, gpus[at]!, channel, policy);
     if (system.hosts.length > 1 && settings.scatterNets) {
       const first: NetNode[] = [];
       const active = new Set(gpus.keys());

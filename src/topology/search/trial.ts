@@ -27,7 +27,13 @@ export class Trial {
   readonly inter: Int32Array;
   readonly gpuCount: number;
 
-  constructor(pattern: Pattern, minChannels: number, maxChannels: number, gpuCount: number, channels: number) {
+  constructor(
+    pattern: Pattern,
+    minChannels: number,
+    maxChannels: number,
+    gpuCount: number,
+    channels: number,
+  ) {
     this.pattern = pattern;
     this.minChannels = minChannels;
     this.maxChannels = maxChannels;

@@ -8,7 +8,7 @@
  */
 import { PathType } from '../system/path-type.js';
 import { Pattern } from './graph.js';
-import type { SearchPath, SearchSpace } from './space.js';
+import { PCI_WEIGHT, type SearchPath, type SearchSpace } from './space.js';
 import type { Trial } from './trial.js';
 
 /** Steps for the attempt in PCI order that is made before everything else. */
@@ -56,17 +56,21 @@ class Frame {
   back = NONE;
   loop = NONE;
   order: Order = Order.FREE;
-  /** GPUs or NICs to try, and the next one. */
-  choices: number[] = [];
-  orders: Order[] = [];
+  /** GPUs or NICs to try, their number, and the next one. */
+  choices: Int32Array;
+  count = 0;
   at = 0;
+  /** START: order that each first GPU begins. */
+  readonly orders: Uint8Array;
+  /** The frame's own list; `choices` may be another one. */
+  readonly list: Int32Array;
   /** What the present choice has taken: a path at a bandwidth, a GPU's mark. */
   open = false;
   path: SearchPath | undefined;
   bandwidth = 0;
   marked = NONE;
   /** START_INTER: list of NICs, the next one, the present one and what was taken from it. */
-  nics: readonly number[] = [];
+  nics: Int32Array;
   nicAt = 0;
   nic = NONE;
   nicBandwidth = 0;
@@ -74,6 +78,14 @@ class Frame {
   /** Budget that waits while an attempt has its own; NONE if none waits. */
   waiting = NONE;
   hasOwnBudget = false;
+
+  constructor(gpuCount: number) {
+    // First GPUs: each once in free order, and one in PCI order.
+    this.list = new Int32Array(gpuCount + 1);
+    this.orders = new Uint8Array(gpuCount + 1);
+    this.choices = this.list;
+    this.nics = this.list;
+  }
 }
 
 export class Walk {
@@ -82,6 +94,7 @@ export class Walk {
   readonly #trial: Trial;
   readonly #best: Trial;
   readonly #used: Uint8Array;
+  readonly #keys: Float64Array;
   readonly #frames: Frame[] = [];
   readonly #channels: number;
   #depth = 0;
@@ -96,6 +109,7 @@ export class Walk {
     this.#collNet = collNet;
     this.#channels = trial.inter.length / 2;
     this.#used = new Uint8Array(space.gpuCount * this.#channels);
+    this.#keys = new Float64Array(space.gpuCount);
   }
 
   /** Searches within a budget of steps; returns what is left: -1 nothing better can come, 0 the budget ended. */
@@ -114,13 +128,13 @@ export class Walk {
   #push(kind: Kind): Frame {
     let frame = this.#frames[this.#depth];
     if (frame === undefined) {
-      frame = new Frame();
+      frame = new Frame(this.#space.gpuCount);
       this.#frames.push(frame);
     }
     this.#depth += 1;
     frame.kind = kind;
-    frame.choices.length = 0;
-    frame.orders.length = 0;
+    frame.choices = frame.list;
+    frame.count = 0;
     frame.at = 0;
     frame.open = false;
     frame.hasOwnBudget = false;
@@ -192,9 +206,9 @@ export class Walk {
 
   /** Tries the next first GPU, reached from a NIC or from nowhere. */
   #nextStart(frame: Frame, nic: number): boolean {
-    while (frame.at < frame.choices.length) {
+    while (frame.at < frame.count) {
       const gpu = frame.choices[frame.at]!;
-      const order = frame.orders[frame.at]!;
+      const order = frame.orders[frame.at]! as Order;
       frame.at += 1;
       const path = nic === NONE ? undefined : this.#space.netToGpu(nic, gpu);
       if (nic !== NONE && (path === undefined || !this.#take(path, 1, this.#trial.bwInter))) continue;
@@ -236,8 +250,7 @@ export class Walk {
       const paired = trial.pattern === Pattern.RING && trial.crossNic === 2 && channel % 2 === 1;
       if (paired && first !== trial.inter[(channel - 1) * 2 + 1]) continue;
       frame.nic = nic;
-      frame.choices.length = 0;
-      frame.orders.length = 0;
+      frame.count = 0;
       frame.at = 0;
       trial.inter[channel * 2] = first;
       trial.latencyInter = net.latency;
@@ -287,8 +300,10 @@ export class Walk {
     frame.back = back;
     frame.loop = loop;
     frame.order = order;
-    if (kind === Kind.NIC) frame.choices.push(...this.#space.nics(gpu, trial.typeInter));
-    else if (kind === Kind.GPU) this.#listGpus(frame);
+    if (kind === Kind.NIC) {
+      frame.choices = this.#space.nics(gpu, trial.typeInter);
+      frame.count = frame.choices.length;
+    } else if (kind === Kind.GPU) this.#listGpus(frame);
   }
 
   #kindOfStep(step: number, back: number): Kind {
@@ -322,9 +337,7 @@ export class Walk {
     const own = Math.fround(trial.nChannels * trial.bwIntra);
     const other = Math.fround(best.nChannels * best.bwIntra);
     if (own !== other) return own > other;
-    return (
-      trial.pattern === best.pattern && trial.crossNic === best.crossNic && trial.nHops < best.nHops
-    );
+    return trial.pattern === best.pattern && trial.crossNic === best.crossNic && trial.nHops < best.nHops;
   }
 
   // GPUs
@@ -332,7 +345,7 @@ export class Walk {
   #nextGpu(frame: Frame): boolean {
     const { gpu, step, back, loop, order } = frame;
     const { bwIntra } = this.#trial;
-    while (frame.at < frame.choices.length) {
+    while (frame.at < frame.count) {
       const next = frame.choices[frame.at]!;
       frame.at += 1;
       const path = this.#space.gpuToGpu(gpu, next);
@@ -345,67 +358,66 @@ export class Walk {
   }
 
   #listGpus(frame: Frame): void {
-    const { gpu, step, order, choices } = frame;
+    const { gpu, step, order } = frame;
     const trial = this.#trial;
-    if (order === Order.PCI) choices.push(step + 1);
+    if (order === Order.PCI) addChoice(frame, step + 1);
     else if (order === Order.REPLAY) {
-      choices.push(trial.intra[(trial.nChannels - 1) * this.#space.gpuCount + step + 1]!);
-    } else if (this.#space.hasNvs) this.#listNeighbours(gpu, choices);
+      addChoice(frame, trial.intra[(trial.nChannels - 1) * this.#space.gpuCount + step + 1]!);
+    } else if (this.#space.hasNvs) this.#listNeighbours(frame, gpu);
     else this.#listByScore(frame);
   }
 
   #isCandidate(from: number, gpu: number): boolean {
-    const channel = this.#trial.nChannels;
-    return (
-      (this.#space.gpuToGpu(from, gpu)?.hopCount ?? 0) > 0 && this.#used[gpu * this.#channels + channel] === 0
-    );
+    const path = this.#space.gpuToGpu(from, gpu);
+    if (path === undefined || path.hopCount === 0) return false;
+    return this.#used[gpu * this.#channels + this.#trial.nChannels] === 0;
   }
 
   /** Behind an NVSwitch all GPUs are equal: only the neighbours by index are tried. */
-  #listNeighbours(from: number, choices: number[]): void {
+  #listNeighbours(frame: Frame, from: number): void {
     const n = this.#space.gpuCount;
     const { pattern } = this.#trial;
     const next = (from + 1) % n;
     const previous = (from - 1 + n) % n;
-    const add = (gpu: number) => {
-      if (!choices.includes(gpu) && this.#isCandidate(from, gpu)) choices.push(gpu);
-    };
-    if (pattern === Pattern.RING) add(previous);
-    add(next);
-    if (pattern === Pattern.BALANCED_TREE || pattern === Pattern.SPLIT_TREE) add(previous);
+    if (pattern === Pattern.RING && this.#isCandidate(from, previous)) addChoice(frame, previous);
+    if (this.#isCandidate(from, next) && (frame.count === 0 || next !== previous)) addChoice(frame, next);
+    const tree = pattern === Pattern.BALANCED_TREE || pattern === Pattern.SPLIT_TREE;
+    if (tree && next !== previous && this.#isCandidate(from, previous)) addChoice(frame, previous);
   }
 
   /** All free GPUs, best first: near the NIC of the channel (if one is still to be reached), then near this GPU. */
-  #listByScore({ gpu: from, step, back, choices }: Frame): void {
-    const n = this.#space.gpuCount;
+  #listByScore(frame: Frame): void {
+    const { gpu: from, step, back, list } = frame;
     const space = this.#space;
+    const n = space.gpuCount;
     const nic = back === NONE ? NONE : this.#trial.inter[this.#trial.nChannels * 2]!;
-    const scores: Score[] = [];
-    for (let i = 1; i < n; i++) {
-      const gpu = (from + i) % n;
+    const scores = space.scores(from, nic);
+    const keys = this.#keys;
+    let count = 0;
+    for (let gpu = 0; gpu < n; gpu++) {
       if (!this.#isCandidate(from, gpu)) continue;
-      const own = space.gpuToGpu(from, gpu)!;
-      const net = nic === NONE ? undefined : space.netToGpu(nic, gpu);
-      scores.push({
-        gpu,
-        position: i,
-        intraBandwidth: Math.trunc(own.bandwidth),
-        intraHops: own.hopCount,
-        interBandwidth: Math.trunc(net?.bandwidth ?? 0),
-        interHops: net?.hopCount ?? 0,
-        pciBandwidth: nic === NONE ? 0 : space.pciLeft(gpu),
-      });
+      let key = scores[gpu]!;
+      // The only part of the order that changes during a search.
+      if (nic !== NONE) key += (space.pciLeft(gpu) + 1) * PCI_WEIGHT;
+      let at = count;
+      for (; at > 0 && keys[at - 1]! < key; at--) {
+        keys[at] = keys[at - 1]!;
+        list[at] = list[at - 1]!;
+      }
+      keys[at] = key;
+      list[at] = gpu;
+      count += 1;
     }
-    scores.sort(compareScores);
-    const reverse =
-      back !== NONE &&
-      back !== step + 1 &&
-      scores.every(
-        ({ intraBandwidth, intraHops }) =>
-          intraBandwidth === scores[0]!.intraBandwidth && intraHops === scores[0]!.intraHops,
-      );
-    if (reverse) scores.reverse();
-    for (const { gpu } of scores) choices.push(gpu);
+    frame.count = count;
+    if (nic === NONE || back === step + 1) return;
+    const first = space.gpuToGpu(from, list[0]!);
+    for (let i = 1; i < count; i++) {
+      const path = space.gpuToGpu(from, list[i]!)!;
+      const equal =
+        Math.trunc(path.bandwidth) === Math.trunc(first!.bandwidth) && path.hopCount === first!.hopCount;
+      if (!equal) return;
+    }
+    list.subarray(0, count).reverse();
   }
 
   #close(frame: Frame): boolean {
@@ -430,7 +442,7 @@ export class Walk {
     const trial = this.#trial;
     const balanced = trial.pattern === Pattern.BALANCED_TREE;
     const bandwidth = balanced ? trial.bwInter / 2 : trial.bwInter;
-    while (frame.at < frame.choices.length) {
+    while (frame.at < frame.count) {
       const nic = frame.choices[frame.at]!;
       frame.at += 1;
       if (!this.#mayEnd(nic, step)) continue;
@@ -556,30 +568,12 @@ export class Walk {
   }
 }
 
-/** Whole GB/s and hops of a candidate. */
-interface Score {
-  readonly gpu: number;
-  readonly position: number;
-  readonly intraBandwidth: number;
-  readonly intraHops: number;
-  readonly interBandwidth: number;
-  readonly interHops: number;
-  readonly pciBandwidth: number;
-}
-
-function compareScores(a: Score, b: Score): number {
-  return (
-    b.interBandwidth - a.interBandwidth ||
-    b.pciBandwidth - a.pciBandwidth ||
-    a.interHops - b.interHops ||
-    b.intraBandwidth - a.intraBandwidth ||
-    a.intraHops - b.intraHops ||
-    a.position - b.position
-  );
-}
-
 function addStart(frame: Frame, gpu: number, order: Order): void {
-  frame.choices.push(gpu);
-  frame.orders.push(order);
+  frame.orders[frame.count] = order;
+  addChoice(frame, gpu);
 }
 
+function addChoice(frame: Frame, choice: number): void {
+  frame.list[frame.count] = choice;
+  frame.count += 1;
+}
