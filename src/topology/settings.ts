@@ -106,7 +106,7 @@ const NAMED_LEVELS: readonly string[] = PATH_TYPE_NAMES.slice(0, PathType.SYS + 
 
 /** Reads the variables; unreadable ones count as unset, with a line of log where NCCL writes one. */
 export function topologySettings(env: Environment = {}, log: LogSink = SILENT): TopologySettings {
-  const integer = (name: string, fallback: number): number => {
+  const wide = (name: string, fallback: bigint): bigint => {
     const text = env[name];
     if (text === undefined || text === '') return fallback;
     const value = cInteger(text);
@@ -115,8 +115,9 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
       return fallback;
     }
     log('INFO', 'ENV', `${name} set by environment to ${value}.`);
-    return Number(value);
+    return value;
   };
+  const integer = (name: string, fallback: number): number => Number(wide(name, BigInt(fallback)));
   const flag = (name: string, fallback: boolean) => integer(name, fallback ? 1 : 0) !== 0;
   const optional = (name: string) => {
     const value = integer(name, UNSET);
@@ -150,7 +151,7 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     p2pPxnLevel: integer('NCCL_P2P_PXN_LEVEL', 2),
     netDevsPolicy: policyOf(env.NCCL_NETDEVS_POLICY, log),
     mnnvlEnable: integer('NCCL_MNNVL_ENABLE', 2),
-    mnnvlUuid: BigInt(integer('NCCL_MNNVL_UUID', -1)),
+    mnnvlUuid: wide('NCCL_MNNVL_UUID', -1n),
     mnnvlCliqueId: integer('NCCL_MNNVL_CLIQUE_ID', -1),
     mnnvlCrossClique: flag('NCCL_MNNVL_CROSS_CLIQUE', false),
     scatterNets: flag('NCCL_MNNVL_SCATTER_NETS_ENABLE', true),
@@ -160,7 +161,7 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     maxChannels: maxChannels(first(['NCCL_MAX_NCHANNELS', 'NCCL_MAX_NRINGS'], MAX_CHANNELS), log),
     minCtas: ctas(optional('NCCL_MIN_CTAS')),
     maxCtas: ctas(optional('NCCL_MAX_CTAS')),
-    workArgsBytes: cInteger(env.NCCL_WORK_ARGS_BYTES || `${DEFAULT_WORK_ARGS_BYTES}`),
+    workArgsBytes: wide('NCCL_WORK_ARGS_BYTES', DEFAULT_WORK_ARGS_BYTES),
     unpackDoubleChannels: flag('NCCL_UNPACK_DOUBLE_NCHANNELS', true),
     minP2pChannels: integer('NCCL_MIN_P2P_NCHANNELS', 1),
     maxP2pChannels: integer('NCCL_MAX_P2P_NCHANNELS', MAX_CHANNELS),

@@ -1,0 +1,39 @@
+/**
+ * Ranks must see equally many network devices: a rank that lacks one would choose other NICs than its peers expect.
+ *
+ * (NCCL 2.30.7, init.cc.)
+ */
+import { TuttiError } from '../../errors/tutti-error.js';
+import { type LogSink, SILENT } from '../log.js';
+import type { TopologySettings } from '../settings.js';
+import type { DomainInfo } from './domain.js';
+
+/**
+ * Compares what the plugins report; domains that report nothing are left out.
+ *
+ * @throws TuttiError systemError if the numbers differ and the user did not allow it.
+ */
+export function checkDeviceCounts(
+  domains: readonly DomainInfo[],
+  settings: TopologySettings,
+  log: LogSink = SILENT,
+): void {
+  const counts = domains.flatMap(({ devices }) => (devices === undefined ? [] : [devices]));
+  if (counts.length === 0) return;
+  for (const [kind, name, ignored] of [
+    ['net', 'Net', settings.ignoreNetMismatch],
+    ['collnet', 'CollNet', settings.ignoreCollnetMismatch],
+  ] as const) {
+    const numbers = counts.map((devices) => devices[kind]);
+    const least = Math.min(...numbers);
+    const most = Math.max(...numbers);
+    log('INFO', 'INIT', `Local ${name} device counts across ranks: min ${least} max ${most}`);
+    if (least === most || ignored) continue;
+    const variable = `NCCL_IGNORE_${name.toUpperCase()}_MISMATCH`;
+    const message =
+      `ranks have different numbers of ${name} devices (${least} to ${most}): make the same devices visible to ` +
+      `all, or set ${variable}=1 to go on`;
+    log('WARN', 'INIT', message);
+    throw new TuttiError('systemError', message);
+  }
+}
