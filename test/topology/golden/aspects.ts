@@ -1,0 +1,122 @@
+/**
+ * The aspects that are compared, each a part of a golden file: a difference in an early one (`system`) explains those
+ * in the later ones.
+ */
+import { compareTrees, type Difference } from './difference.js';
+import {
+  type GoldenDomain,
+  type GoldenParts,
+  type GoldenRings,
+  type GoldenSystem,
+  GRAPH_NAMES,
+} from './format.js';
+
+/** Fields of `comm` that belong to the topology part; the others are buffer and chunk sizes. */
+const COMM_FIELDS = [
+  'nNodes',
+  'nChannels',
+  'collChannels',
+  'nvlsSupport',
+  'nvlsChannels',
+  'p2pnChannels',
+  'p2pnChannelsPerPeer',
+  'p2pMaxPeers',
+  'isAllNvlink',
+  'isAllDirectNvlink',
+  'minNetBw',
+  'minNetCount',
+  'cpuArch',
+  'cpuVendor',
+  'maxTreePattern',
+  'minLocalRanks',
+  'maxLocalRanks',
+  'collnetEnable',
+  'rankToNode',
+] as const;
+
+/** Part of a file that an aspect compares, at its place in the file; undefined if the file has none. */
+type Pick = (parts: GoldenParts) => unknown;
+
+/** The systems of a file, each turned by `pick`; undefined if there is none or it lacks that part. */
+const ofSystems =
+  (pick: (system: GoldenSystem) => object | undefined): Pick =>
+  ({ system, domainSystems }) =>
+    system && pick(system) && { system: pick(system), domainSystems: (domainSystems ?? []).map(pick) };
+
+const ofDomains =
+  (pick: (domain: GoldenDomain) => object): Pick =>
+  ({ search }) =>
+    search && { search: search.map(pick) };
+
+const ofChannels =
+  (pick: (channel: GoldenRings) => object): Pick =>
+  ({ channels }) =>
+    channels && { channels: channels.map(pick) };
+
+const searches = GRAPH_NAMES.map(
+  (name) => [`search-${name}`, ofDomains((domain) => ({ [name]: domain[name] }))] as const,
+);
+
+/** In the order in which NCCL computes them. */
+const PICKS: ReadonlyMap<string, Pick> = new Map<string, Pick>([
+  ['system', ofSystems(({ paths: _, ...system }) => system)],
+  ['paths', ofSystems(({ paths }) => paths && { paths })],
+  [
+    'domains',
+    ({ nDomains, search }) =>
+      search && { nDomains, search: search.map(({ leaderRank, ranks }) => ({ leaderRank, ranks })) },
+  ],
+  ...searches,
+  ['aligned', ({ aligned }) => aligned && { aligned }],
+  [
+    'comm',
+    ({ comm }) => comm && { comm: Object.fromEntries(COMM_FIELDS.map((field) => [field, comm[field]])) },
+  ],
+  ['rings', ofChannels(({ ring, ringPrevNextConsistent }) => ({ ring, ringPrevNextConsistent }))],
+  ['trees', ofChannels(({ treeUp, treeDown, treeDepth }) => ({ treeUp, treeDown, treeDepth }))],
+  [
+    'collnet',
+    (parts) => {
+      const has = parts.channels?.some((channel) => 'collnetChain' in channel || 'collnetDirect' in channel);
+      if (has !== true) return undefined;
+      return ofChannels(({ collnetChain, collnetDirect }) => ({ collnetChain, collnetDirect }))(parts);
+    },
+  ],
+  ['nvls', ({ nvlsChannelsInfo }) => nvlsChannelsInfo && { nvlsChannelsInfo }],
+]);
+
+export const ASPECTS: readonly string[] = [...PICKS.keys()];
+
+/** What became of one aspect of one file. */
+export interface AspectResult {
+  readonly aspect: string;
+  /** Number of differences. */
+  readonly count: number;
+  /** The first of them. */
+  readonly first: readonly Difference[];
+}
+
+/** Aspects that a word names: one of them, or all that start with it. */
+export function aspectsNamed(word: string): readonly string[] {
+  return ASPECTS.filter((aspect) => aspect === word || aspect.startsWith(`${word}-`));
+}
+
+/** The part of a file that belongs to an aspect, undefined if the file has none. */
+export function partOf(aspect: string, parts: GoldenParts): unknown {
+  const pick = PICKS.get(aspect);
+  if (pick === undefined) throw new Error(`no aspect '${aspect}'; there are ${ASPECTS.join(', ')}`);
+  return pick(parts);
+}
+
+/** Compares one aspect; null if neither side has it (no NVLS, no CollNet). */
+export function compareAspect(
+  aspect: string,
+  expected: GoldenParts,
+  got: GoldenParts,
+  limit = 5,
+): AspectResult | null {
+  const [a, b] = [partOf(aspect, expected), partOf(aspect, got)];
+  if (a === undefined && b === undefined) return null;
+  const first: Difference[] = [];
+  return { aspect, count: compareTrees(a, b, first, limit), first };
+}

@@ -1,0 +1,52 @@
+/** Compares our answers for golden files with what they hold. */
+import type { XmlElement } from '#src/topology/xml/element.js';
+import { ASPECTS, type AspectResult, compareAspect } from './aspects.js';
+import { readGolden, readTopology } from './folder.js';
+import type { GoldenParts } from './format.js';
+import { goldenInputs } from './inputs.js';
+import { ownParts } from './ours.js';
+import { parseTopology } from './parse.js';
+
+/** One golden file to check. */
+export interface Job {
+  readonly machine: string;
+  readonly folder: string;
+  readonly file: string;
+}
+
+export interface FileResult extends Job {
+  /** Why nothing could be compared: the file is unreadable, or our computation failed. */
+  readonly error: string | null;
+  /** The aspects that the file or our answer has. */
+  readonly aspects: readonly AspectResult[];
+  readonly seconds: number;
+}
+
+/** Topologies that were read, by folder. */
+const topologies = new Map<string, XmlElement>();
+
+/** Computes and compares one file; errors become part of the result. */
+export async function checkFile(job: Job, aspects: readonly string[] = ASPECTS): Promise<FileResult> {
+  const start = performance.now();
+  const result = (error: string | null, compared: readonly AspectResult[]): FileResult => ({
+    ...job,
+    error,
+    aspects: compared,
+    seconds: (performance.now() - start) / 1000,
+  });
+  try {
+    const golden = readGolden(job.folder, job.file);
+    let topology = topologies.get(job.folder);
+    if (topology === undefined) {
+      topology = parseTopology(readTopology(job.folder));
+      topologies.set(job.folder, topology);
+    }
+    const own: GoldenParts = await ownParts(goldenInputs(topology, golden.oracle), golden.oracle, aspects);
+    const compared = aspects
+      .map((aspect) => compareAspect(aspect, golden, own))
+      .filter((outcome) => outcome !== null);
+    return result(null, compared);
+  } catch (error) {
+    return result(error instanceof Error ? (error.stack ?? error.message) : String(error), []);
+  }
+}
