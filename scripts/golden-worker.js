@@ -5,6 +5,6 @@ import { parentPort } from 'node:worker_threads';
 register('./golden-loader.js', import.meta.url);
 const { checkFile } = await import('../test/topology/golden/check.ts');
 
-parentPort.on('message', async ({ job, aspects }) => {
-  parentPort.postMessage(await checkFile(job, aspects));
+parentPort.on('message', ({ job, aspects }) => {
+  parentPort.postMessage(checkFile(job, aspects));
 });

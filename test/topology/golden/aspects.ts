@@ -11,13 +11,15 @@ import {
   GRAPH_NAMES,
 } from './format.js';
 
-/** Fields of `comm` that belong to the topology part; the others are buffer and chunk sizes. */
+/** Fields of `comm` that belong to the topology part; the others are buffer sizes and CollNet's setup. */
 const COMM_FIELDS = [
   'nNodes',
   'nChannels',
   'collChannels',
   'nvlsSupport',
   'nvlsChannels',
+  'nvlsChunkSize',
+  'nvlsTreeMaxChunkSize',
   'p2pnChannels',
   'p2pnChannelsPerPeer',
   'p2pMaxPeers',

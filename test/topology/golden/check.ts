@@ -2,7 +2,6 @@
 import type { XmlElement } from '#src/topology/xml/element.js';
 import { ASPECTS, type AspectResult, compareAspect } from './aspects.js';
 import { readGolden, readTopology } from './folder.js';
-import type { GoldenParts } from './format.js';
 import { goldenInputs } from './inputs.js';
 import { ownParts } from './ours.js';
 import { parseTopology } from './parse.js';
@@ -26,7 +25,7 @@ export interface FileResult extends Job {
 const topologies = new Map<string, XmlElement>();
 
 /** Computes and compares one file; errors become part of the result. */
-export async function checkFile(job: Job, aspects: readonly string[] = ASPECTS): Promise<FileResult> {
+export function checkFile(job: Job, aspects: readonly string[] = ASPECTS): FileResult {
   const start = performance.now();
   const result = (error: string | null, compared: readonly AspectResult[]): FileResult => ({
     ...job,
@@ -41,7 +40,7 @@ export async function checkFile(job: Job, aspects: readonly string[] = ASPECTS):
       topology = parseTopology(readTopology(job.folder));
       topologies.set(job.folder, topology);
     }
-    const own: GoldenParts = await ownParts(goldenInputs(topology, golden.oracle), golden.oracle, aspects);
+    const own = ownParts(goldenInputs(topology, golden.oracle));
     const compared = aspects
       .map((aspect) => compareAspect(aspect, golden, own))
       .filter((outcome) => outcome !== null);
