@@ -1,9 +1,9 @@
 /**
  * Test runner settings. Tests import the built package (#src/* is dist/*), so what ships is what is tested.
  *
- * Two groups, one after the other: `pure` computes in one thread each, two files at a time; `ranks` starts
- * processes, sockets and threads that wait for each other, one file at a time, because its time limits mean
- * something only when a machine of two cores is not shared with another test.
+ * Three groups, one after the other: `pure` computes in one thread each, two files at a time; `golden` computes on all
+ * cores; `ranks` starts processes, sockets and threads that wait for each other, one file at a time, because its time
+ * limits mean something only when a machine of two cores is not shared with another test.
  */
 import { defineConfig } from 'vitest/config';
 
@@ -14,7 +14,11 @@ const PURE = [
   'test/collectives/**/*.test.ts',
   'test/kernel/**/*.test.ts',
   'test/planning/**/*.test.ts',
+  'test/topology/**/*.test.ts', // all but GOLDEN
 ];
+
+/** Tests that start a thread on every core. */
+const GOLDEN = ['test/topology/golden/golden.test.ts'];
 
 const common = { pool: 'forks', testTimeout: 60_000, hookTimeout: 60_000 } as const;
 
@@ -22,17 +26,27 @@ export default defineConfig({
   test: {
     projects: [
       {
-        test: { ...common, name: 'pure', include: PURE, maxWorkers: 2, sequence: { groupOrder: 0 } },
+        test: {
+          ...common,
+          name: 'pure',
+          include: PURE,
+          exclude: GOLDEN,
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+        },
+      },
+      {
+        test: { ...common, name: 'golden', include: GOLDEN, maxWorkers: 1, sequence: { groupOrder: 1 } },
       },
       {
         test: {
           ...common,
           name: 'ranks',
           include: ['test/**/*.test.ts'],
-          exclude: PURE,
+          exclude: [...PURE, ...GOLDEN],
           maxWorkers: 1,
           fileParallelism: false,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 2 },
         },
       },
     ],

@@ -1,5 +1,5 @@
 /** Our own answer for a golden file's inputs, in the golden shape. */
-import { describeCluster, type Domain } from '#src/topology/cluster.js';
+import { type Domain, describeCluster } from '#src/topology/cluster.js';
 import { communicatorShape } from '../connect/shape.js';
 import type { GoldenDomain, GoldenParts } from './format.js';
 import type { GoldenInputs } from './inputs.js';
