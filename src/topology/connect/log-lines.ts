@@ -11,7 +11,7 @@ import { NVLS_TREE_ARITY } from './nvls.js';
 import { channelOrder, graphHeads, treeEnds } from './preset.js';
 import { connectTrees, TREE_ARITY } from './trees.js';
 
-/** NCCL's line buffers hold this much. */
+/** NCCL's line buffers hold this much; one of them is that of the whole line, prefix and all. */
 const LINE_LENGTH = 1023;
 const CHANNEL_LINE_LENGTH = 127;
 
