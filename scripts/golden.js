@@ -35,6 +35,9 @@ const HELP = `usage: npm run golden -- FOLDER... [options]
 /** Files whose differences are shown without --verbose. */
 const SHOWN_FILES = 10;
 
+const { folders, options } = readArguments();
+const threads = readJobs();
+if (folders.length === 0 && !options.help) fail('no FOLDER given, for example test/golden');
 if (!existsSync(new URL('../dist/topology', import.meta.url)))
   fail('there is no dist/topology; npm run build first');
 register('./golden-loader.js', import.meta.url);
@@ -44,13 +47,11 @@ const { jobsOf } = await import('../test/topology/golden/jobs.ts');
 const { checkAll } = await import('../test/topology/golden/pool.ts');
 const { differenceLines, isEqual, resultTable } = await import('../test/topology/golden/table.ts');
 
-const { folders, options } = readArguments();
 if (options.help) {
   console.log(HELP + ASPECTS.join(', '));
   process.exit(0);
 }
 const aspects = readAspects();
-const threads = readJobs();
 const jobs = readFolders();
 const results = await checkAll(jobs, aspects, threads, (result) => {
   if (options.verbose) console.log(`${result.machine}/${result.file} ${result.seconds.toFixed(2)} s`);
@@ -94,7 +95,6 @@ function readJobs() {
 }
 
 function readFolders() {
-  if (folders.length === 0) fail('no FOLDER given, for example test/golden');
   const contains = (text, parts) => parts === undefined || parts.some((part) => text.includes(part));
   let machines;
   try {
