@@ -33,6 +33,7 @@ import {
   resolveSettings,
   type Settings,
 } from './settings.js';
+import { SharedStage } from './shared-stage.js';
 import { areOthersAhead, watchForStragglers } from './stragglers.js';
 import type { Team } from './team.js';
 
@@ -106,7 +107,7 @@ export class Communicator implements AsyncDisposable {
   readonly #engine: Engine;
   readonly #context: OperationContext;
   readonly #peerTable: number;
-  readonly #stages: { address: number; bytes: number; which: 'send' | 'recv' }[] = [];
+  readonly #stage: SharedStage;
   readonly #arrays: ArrayBufferView[] = [];
   /** All that have not been released. */
   readonly #prepared = new Set<Prepared>();
@@ -144,12 +145,14 @@ export class Communicator implements AsyncDisposable {
     }
     const order = this.#peerTable + PeerTable.size;
     for (let k = 0; k < size; k++) device.dataView.setUint32(order + 4 * k, (rank + k) % size, true);
+    // Two banks of pieces.
+    this.#stage = new SharedStage(device, 2 * STAGE_BYTES);
     this.#context = {
       team,
       settings,
       peerTable: this.#peerTable,
       orders: new Array<number>(shape.channels).fill(order),
-      stage: (which, bytes) => this.#stage(which, bytes),
+      stage: this.#stage,
     };
     const comparison = new Comparison(team, this.#engine, this.#failure, settings.check);
     this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison, this.#gate);
@@ -201,7 +204,7 @@ export class Communicator implements AsyncDisposable {
   /** A typed array of zeros in memory that all ranks of this host can reach: collectives do not copy it. */
   alloc<T extends Buffer>(ArrayType: TypedArrayConstructor<T>, length: number): T {
     this.#checkUsable('alloc');
-    const made = allocateArray(this.#team, ArrayType, length);
+    const made = allocateArray(this.#team, ArrayType, length, this.#stage);
     this.#arrays.push(made);
     return made;
   }
@@ -320,9 +323,32 @@ export class Communicator implements AsyncDisposable {
 
   #prepareCall(collective: DataCollective, args: Arguments): Prepared {
     const call = this.#check(collective, args);
-    const prepared = new Prepared(this.#runner, this.#context, call);
+    const prepared = this.#plan(call, () => new Prepared(this.#runner, this.#context, call));
     this.#prepared.add(prepared);
     return prepared;
+  }
+
+  /** Has an error of planning say which call it was. */
+  #plan<T>(call: CheckedCall, make: () => T): T {
+    try {
+      return make();
+    } catch (error) {
+      if (!TuttiError.is(error)) throw error;
+      throw new TuttiError(error.code, `${call.collective}: ${error.message}`, {
+        rank: this.rank,
+        cause: error,
+      });
+    }
+  }
+
+  /** Does what the other ranks count on: when it cannot be done for want of memory they are told. */
+  #orTell<T>(act: () => T): T {
+    try {
+      return act();
+    } catch (error) {
+      if (!TuttiError.is(error) || error.code !== 'systemError') throw error;
+      throw this.#failure.failWith(error, { kind: 'outOfMemory', culprit: this.rank });
+    }
   }
 
   #runCall(collective: DataCollective, args: Arguments): void {
@@ -331,9 +357,10 @@ export class Communicator implements AsyncDisposable {
     const key = [send, recv, send?.length, recv?.length, options.type, options.op, options.root];
     let recent = this.#recent.get(collective);
     if (recent === undefined || !recent.key.every((part, i) => part === key[i])) {
-      const prepared = this.#prepareCall(collective, args);
+      // First, since the new one may need its memory.
+      this.#recent.delete(collective);
       recent?.prepared.release();
-      recent = { key, prepared };
+      recent = { key, prepared: this.#orTell(() => this.#prepareCall(collective, args)) };
       this.#recent.set(collective, recent);
     }
     recent.prepared.run();
@@ -342,7 +369,7 @@ export class Communicator implements AsyncDisposable {
   async #queueCall(collective: DataCollective, args: Arguments): Promise<void> {
     const call = this.#check(collective, args);
     if (this.size === 1) return copyAlone(call);
-    const operation = new Operation(this.#context, call, 'whole');
+    const operation = this.#orTell(() => this.#plan(call, () => new Operation(this.#context, call, 'whole')));
     try {
       await this.#queue.enqueue(operation);
     } finally {
@@ -354,7 +381,8 @@ export class Communicator implements AsyncDisposable {
   readonly #runner: Runner = {
     check: (name) => this.#checkUsable(name),
     refuseBlocking: (name) => refuseBlocking(this.#team, name),
-    inline: (operation) => this.#engine.inline(operation.request),
+    inline: (operation) =>
+      this.#orTell(() => this.#plan(operation.call, () => this.#engine.inline(operation.request))),
     shortcut: (operation) =>
       this.#queue.isPlain(operation) ? { gate: this.#gate, engine: this.#engine } : undefined,
     failureOf: (operation, failure) => this.#queue.failureOf(operation, failure),
@@ -393,7 +421,7 @@ export class Communicator implements AsyncDisposable {
     await this.#team.close(graceful);
     const { device } = this.#team;
     for (const array of this.#arrays.splice(0)) device.freeArray(array);
-    for (const { address } of this.#stages.splice(0)) device.free(address);
+    this.#stage.close();
     device.freePrivate(this.#peerTable);
   }
 
@@ -424,19 +452,6 @@ export class Communicator implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
-
-  /**
-   * Staging memory of at least so many bytes. Prepared operations keep the addresses, so memory that became too
-   * small stays until the end.
-   */
-  #stage(which: 'send' | 'recv', bytes: number): number {
-    const fitting = this.#stages.find((stage) => stage.which === which && stage.bytes >= bytes);
-    if (fitting !== undefined) return fitting.address;
-    const size = Math.max(bytes, STAGE_BYTES);
-    const address = this.#team.device.allocate(size);
-    this.#stages.push({ which, address, bytes: size });
-    return address;
-  }
 }
 
 /** A communicator of a team, which is closed when that cannot be made. */
@@ -449,7 +464,12 @@ async function joinTeam(team: Team, settings: Settings): Promise<Communicator> {
   }
 }
 
-function allocateArray<T extends Buffer>(team: Team, ArrayType: TypedArrayConstructor<T>, length: number): T {
+function allocateArray<T extends Buffer>(
+  team: Team,
+  ArrayType: TypedArrayConstructor<T>,
+  length: number,
+  stage: SharedStage,
+): T {
   const { device, rank } = team;
   if (!Number.isSafeInteger(length) || length < 0) {
     throw new TuttiError(
@@ -465,12 +485,13 @@ function allocateArray<T extends Buffer>(team: Team, ArrayType: TypedArrayConstr
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
     const bytes = length * ArrayType.BYTES_PER_ELEMENT;
-    const free = device.freeBytes;
     if (error.code !== 'systemError' || bytes <= 0) throw error;
+    // Staging memory that nobody uses at the moment is of more use here.
+    if (stage.trim()) return allocateArray(team, ArrayType, length, stage);
     throw new TuttiError(
       'systemError',
       `alloc: out of memory: ${length} elements of ${ArrayType.name} take ${bytes} bytes, but of the ${device.segmentSize} bytes ` +
-        `that this rank can share only ${free} are free; free arrays with comm.free, or use ordinary arrays, which are moved in pieces`,
+        `that this rank can share only ${device.freeBytes} are free; free arrays with comm.free, or use ordinary arrays, which are moved in pieces`,
       { rank, cause: error },
     );
   }

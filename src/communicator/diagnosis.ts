@@ -133,6 +133,12 @@ export function describeTrouble({ kind, culprit }: Trouble, own: number, detail?
         `${who} has closed the communicator, but other ranks still call it${because}; all ranks must make the same calls`,
         { rank: culprit },
       );
+    case 'outOfMemory':
+      return new TuttiError(
+        'remoteError',
+        `${who} has no memory left for a call that all ranks make${because}; the communicator cannot go on`,
+        { rank: culprit },
+      );
     case 'corrupt':
       return new TuttiError('remoteError', `${who} sent data that make no sense${because}`, {
         rank: culprit,

@@ -55,6 +55,11 @@ export class OperationQueue {
     return undefined;
   }
 
+  /** An operation holds its turn: what is queued now begins when that is finished. */
+  get takesTurns(): boolean {
+    return this.#turn !== undefined;
+  }
+
   /** Queues an operation; settles when its result may be read. */
   async enqueue(operation: Operation): Promise<void> {
     this.#failure.check();
@@ -151,7 +156,10 @@ export class OperationQueue {
     // The executor gives up what is behind a comparison that fails.
     const compares = piece === 0 && operation.comparison !== 0;
     const compared = compares ? this.#comparison.inQueue(operation) : undefined;
-    const [failure] = await Promise.all([this.#engine.queue(request, descriptor, blocks), compared]);
+    const run = this.#engine.queue(request, descriptor, blocks);
+    const [failure] = await Promise.all([run, compared]).catch((error) => {
+      throw this.#abandon(operation, error);
+    });
     if (failure !== undefined) throw this.#fail(operation, failure);
     // An earlier operation failed: nothing after it counts.
     if (this.#failure.error !== undefined) throw this.#failure.error;
@@ -177,6 +185,15 @@ export class OperationQueue {
     } catch (error) {
       throw this.#describe(operation, error, piece < operation.pieces - 1);
     }
+  }
+
+  /** The executor's thread could not be started or has ended: the other ranks wait for this one in vain. */
+  #abandon(operation: Operation, cause: unknown): unknown {
+    if (!TuttiError.is(cause)) return cause;
+    const rank = this.#rank;
+    const text = `${operation.call.collective}: ${cause.message}`;
+    const kind = cause.code === 'systemError' ? 'outOfMemory' : 'aborted';
+    return this.#failure.failWith(new TuttiError(cause.code, text, { rank, cause }), { kind, culprit: rank });
   }
 
   /** An array cannot be copied. In the middle of an operation that leaves the other ranks without a partner. */

@@ -4,7 +4,11 @@
  *
  * Everything that can be decided once is decided here (algorithm, chunks, addresses, scalars); running it only
  * calls the program. Arrays in the heap are used where they are. Other arrays move through staging memory in
- * the heap: an operation then has several pieces, each with a copy in before and a copy out after.
+ * the heap (staging.ts): whole, or in several pieces, each with a copy in before and a copy out after.
+ *
+ * Whether a rank cuts is its own affair. A two-shot that any rank stages in pieces is cut at places that all know
+ * beforehand, and posts tell that it is; one-shots are cut at their rounds and rings at their loops, which are the
+ * same for a rank that does not cut.
  */
 
 import { argumentRule } from '../collectives/arithmetic.js';
@@ -23,6 +27,8 @@ import type { Accesses, ByteRange } from './hazards.js';
 import { OutsideArray } from './outside-array.js';
 import { bufferOffsets, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
+import type { SharedStage } from './shared-stage.js';
+import { type SideBytes, type Staging, type StagingForm, takeStaging } from './staging.js';
 import type { Team } from './team.js';
 
 /**
@@ -40,8 +46,7 @@ export interface OperationContext {
   readonly peerTable: number;
   /** Addresses of each channel's table of ranks by ring distance. */
   readonly orders: readonly number[];
-  /** Shared staging memory of at least so many bytes; contents are lost at the next call. */
-  stage(which: 'send' | 'recv', bytes: number): number;
+  readonly stage: SharedStage;
 }
 
 /** Bits of 1/n in float32, as the low half of a 64-bit cell. */
@@ -78,6 +83,11 @@ function decidingBytes(call: CheckedCall, ranks: number): number {
   return call.collective === 'reduceScatter' ? bytes * ranks : bytes;
 }
 
+interface SideAddresses {
+  readonly send: number;
+  readonly recv: number;
+}
+
 /** What one run of the program moves. */
 interface Piece {
   readonly start: number;
@@ -85,13 +95,6 @@ interface Piece {
   /** The only channel that moves them, where the operation is cut along its channels. */
   readonly channel?: number;
 }
-
-/** How arrays outside of the heap are brought in. */
-export type Staging =
-  /** Piece by piece through the communicator's staging memory, for operations that run at once. */
-  | 'pieces'
-  /** Whole, through memory of the operation's own, for operations that wait in a queue. */
-  | 'whole';
 
 export class Operation {
   readonly call: CheckedCall;
@@ -118,21 +121,21 @@ export class Operation {
   readonly #pieceElements: number;
   /** Shares of the channels when a ring operation is cut: each is cut by itself. */
   readonly #cutShares: readonly ChannelShare[] | undefined;
-  readonly #staged: boolean;
+  /** Null where both arrays lie in the heap. */
+  readonly #staging: Staging | null = null;
   /** Two-shots in pieces alternate between two staging buffers on each side; everything else has one. */
-  readonly #banks: 1 | 2;
+  readonly #banks: 1 | 2 = 1;
   /** Bytes of one bank of each side. */
-  readonly #bankBytes: { readonly send: number; readonly recv: number };
-  readonly #stageSend: number;
-  readonly #stageRecv: number;
-  /** Heap memory that goes back with the operation. */
-  readonly #owned: number[] = [];
+  readonly #bankBytes: SideBytes = { send: 0, recv: 0 };
+  /** Descriptors, which go back with the operation. */
+  readonly #descriptors: number[] = [];
   readonly #outside: { readonly send: OutsideArray | null; readonly recv: OutsideArray | null };
   /** Index of the word that counts this rank's ring operations for the others; 0 for other operations. */
   readonly #callsWord: number;
   #released = false;
 
-  constructor(context: OperationContext, call: CheckedCall, staging: Staging) {
+  /** Throws `systemError`, and keeps nothing, when there is no memory for staging or descriptors. */
+  constructor(context: OperationContext, call: CheckedCall, form: StagingForm) {
     const { team, settings } = context;
     this.#context = context;
     this.#device = team.device;
@@ -164,42 +167,28 @@ export class Operation {
     const { send, recv } = call;
     const sendAddress = send === null ? 0 : this.#device.addressOf(send);
     const recvAddress = recv === null ? 0 : this.#device.addressOf(recv);
-    this.#staged = sendAddress === undefined || recvAddress === undefined;
+    const staged = sendAddress === undefined || recvAddress === undefined;
     const outside = (buffer: Buffer | null) =>
-      this.#staged && buffer !== null ? new OutsideArray(this.#device, buffer) : null;
+      staged && buffer !== null ? new OutsideArray(this.#device, buffer) : null;
     this.#outside = { send: outside(send), recv: outside(recv) };
 
     const direct = this.selection.algorithm !== 'Ring';
-    let agreed = this.#agreedPiece();
-    let pieceElements = Math.max(1, call.count);
-    let stageSend = 0;
-    let stageRecv = 0;
-    let wholeStaging = false;
-    let banks: 1 | 2 = 1;
-    let bankBytes = { send: 0, recv: 0 };
-    if (this.#staged) {
-      const whole = this.#stageBytes(Math.max(1, call.count));
-      if (staging === 'whole' && whole.send + whole.recv <= this.#device.freeBytes / 2) {
-        stageSend = this.#own(whole.send);
-        stageRecv = this.#own(whole.recv);
-        wholeStaging = true;
-      } else {
-        // Cut where the others cut (two-shot), or where a cut changes nothing (one-shot rounds, ring loops).
-        if (!direct)
-          agreed = ringLoopElements(call.collective as RingCollective, this.#chunkElements(), this.#ranks);
-        pieceElements = Math.min(pieceElements, agreed);
-        bankBytes = this.#stageBytes(pieceElements);
-        if (this.selection.algorithm === 'TwoShot' && pieceElements < call.count) banks = 2;
-        const stage = { send: bankBytes.send * banks, recv: bankBytes.recv * banks };
-        if (staging === 'whole') {
-          stageSend = this.#own(stage.send);
-          stageRecv = this.#own(stage.recv);
-        } else {
-          stageSend = context.stage('send', stage.send);
-          stageRecv = context.stage('recv', stage.recv);
-        }
+    const agreed = this.#agreedPiece();
+    this.#pieceElements = Math.max(1, call.count);
+    if (staged) {
+      const cut = Math.min(this.#pieceElements, agreed);
+      const banks = this.selection.algorithm === 'TwoShot' && cut < call.count ? 2 : 1;
+      const bank = this.#stageBytes(cut);
+      const piece = { send: bank.send * banks, recv: bank.recv * banks };
+      const whole = this.#stageBytes(this.#pieceElements);
+      this.#staging = takeStaging(this.#device, context.stage, form, whole, piece);
+      if (!this.#staging.whole) {
+        this.#pieceElements = cut;
+        this.#banks = banks;
+        this.#bankBytes = bank;
       }
     }
+    const inPieces = this.#staging?.whole === false;
     const range = (buffer: Buffer | null, address: number | undefined): ByteRange | null => {
       if (buffer === null) return null;
       const memory = address === undefined ? buffer.buffer : this.#device.buffer;
@@ -209,42 +198,42 @@ export class Operation {
     this.accesses = {
       reads: range(send, sendAddress),
       writes: range(recv, recvAddress),
-      staged: this.#staged,
-      sharesStage: this.#staged && !wholeStaging && staging === 'pieces',
+      staged,
+      sharesStage: inPieces,
     };
-    this.#banks = banks;
-    this.#bankBytes = bankBytes;
-    this.#stageSend = stageSend;
-    this.#stageRecv = stageRecv;
-    this.#pieceElements = pieceElements;
     // A rank that does not cut works through its channels one after the other; so does one that cuts.
     this.#cutShares =
-      direct || pieceElements >= call.count
+      direct || this.#pieceElements >= call.count
         ? undefined
         : channelShares(call.count, this.#size, settings.shape.channels, this.selection.protocol);
     this.pieces =
       this.#cutShares === undefined
-        ? Math.max(1, Math.ceil(call.count / pieceElements))
-        : this.#cutShares.reduce((sum, { count }) => sum + Math.ceil(count / pieceElements), 0);
-    const addresses = {
-      send: this.#staged ? stageSend : sendAddress!,
-      recv: this.#staged ? stageRecv : recvAddress!,
-    };
+        ? Math.max(1, Math.ceil(call.count / this.#pieceElements))
+        : this.#cutShares.reduce((sum, { count }) => sum + Math.ceil(count / this.#pieceElements), 0);
+    const addresses = this.#staging ?? { send: sendAddress!, recv: recvAddress! };
     const compares = settings.check && !direct && team.shared;
-    this.comparison = compares ? this.#directDescriptor({ send: 0, recv: 0 }, 1, false) : 0;
     this.#callsWord = !direct ? (team.area + ControlBlock.fields.ringCalls.offset) >>> 2 : 0;
-    if (direct) {
-      this.blocks = 1;
-      this.descriptor = this.#directDescriptor(addresses, agreed, this.#staged && !wholeStaging);
-    } else {
-      this.blocks = settings.shape.channels;
-      this.descriptor = this.#ringDescriptor(addresses);
+    this.blocks = direct ? 1 : settings.shape.channels;
+    try {
+      this.comparison = compares ? this.#directDescriptor({ send: 0, recv: 0 }, 1, false) : 0;
+      this.descriptor = direct
+        ? this.#directDescriptor(addresses, agreed, inPieces)
+        : this.#ringDescriptor(addresses);
+    } catch (error) {
+      this.release();
+      throw error;
     }
   }
 
-  /** Elements after which all ranks cut an operation that somebody moves through staging. */
+  /**
+   * Elements after which an operation may be cut: where the others cut too (two-shot), or where a cut changes
+   * nothing (one-shot rounds, ring loops).
+   */
   #agreedPiece(): number {
     const { collective } = this.call;
+    if (this.selection.algorithm === 'Ring') {
+      return ringLoopElements(collective as RingCollective, this.#chunkElements(), this.#ranks);
+    }
     if (this.selection.algorithm === 'OneShot') return oneShotPiece(collective, this.#size, this.#ranks);
     const wide = collective === 'allGather' || collective === 'reduceScatter';
     const packets = Math.floor(STAGE_BYTES / (wide ? this.#ranks : 1) / 128);
@@ -257,7 +246,7 @@ export class Operation {
     return Math.max(1, Math.floor(bytes / this.#size));
   }
 
-  #stageBytes(elements: number): { send: number; recv: number } {
+  #stageBytes(elements: number): SideBytes {
     const bytes = elements * this.#size;
     return {
       send: bytes * blocksOf(this.call, 'send', this.#ranks),
@@ -265,17 +254,22 @@ export class Operation {
     };
   }
 
-  #own(bytes: number): number {
-    const address = this.#device.allocate(Math.max(16, bytes));
-    this.#owned.push(address);
+  #allocateDescriptor(bytes: number): number {
+    const address = this.#device.allocatePrivate(bytes);
+    this.#descriptors.push(address);
     return address;
   }
 
-  #directDescriptor(addresses: { send: number; recv: number }, piece: number, staged: boolean): number {
+  /** Bytes between the blocks of a buffer that holds one for each rank. */
+  #stride(): number {
+    return (this.#staging === null ? this.call.count : this.#pieceElements) * this.#size;
+  }
+
+  #directDescriptor(addresses: SideAddresses, piece: number, staged: boolean): number {
     const { team, peerTable } = this.#context;
     const { call } = this;
-    const descriptor = this.#device.allocatePrivate(DirectWork.size);
-    const block = (this.#staged ? this.#pieceElements : call.count) * this.#size;
+    const descriptor = this.#allocateDescriptor(DirectWork.size);
+    const block = this.#stride();
     DirectWork.at(this.#device.dataView, descriptor)
       .set('peers', peerTable)
       .set('control', team.area)
@@ -296,15 +290,15 @@ export class Operation {
     return descriptor;
   }
 
-  #ringDescriptor(addresses: { send: number; recv: number }): number {
+  #ringDescriptor(addresses: SideAddresses): number {
     const { team, settings } = this.#context;
     const { call } = this;
     const { shape } = settings;
     const view = this.#device.dataView;
-    const descriptor = this.#device.allocatePrivate(RingWork.size + shape.channels * RingChannel.size);
+    const descriptor = this.#allocateDescriptor(RingWork.size + shape.channels * RingChannel.size);
     const channels = descriptor + RingWork.size;
     const buffers = bufferOffsets(shape);
-    const block = (this.#staged ? this.#pieceElements : call.count) * this.#size;
+    const block = this.#stride();
     RingWork.at(view, descriptor)
       .set('control', team.area)
       .set('channels', channels)
@@ -374,7 +368,7 @@ export class Operation {
   /** Brings the input of a piece in place. */
   before(piece: number): void {
     if (this.#callsWord !== 0 && piece === 0) this.#device.i32[this.#callsWord]! += 1;
-    if (!this.#staged) return;
+    if (this.#staging === null) return;
     const { start, elements, channel: only } = this.#range(piece);
     if (this.#cutShares !== undefined) {
       this.#setShares(
@@ -411,7 +405,7 @@ export class Operation {
   }
 
   #stage(side: 'send' | 'recv', piece: number): number {
-    const base = side === 'send' ? this.#stageSend : this.#stageRecv;
+    const base = this.#staging![side];
     return base + (this.#banks === 2 && piece % 2 === 1 ? this.#bankBytes[side] : 0);
   }
 
@@ -429,12 +423,11 @@ export class Operation {
     }
   }
 
-  /** Gives the descriptor and staging memory back. */
+  /** Gives the descriptors and staging memory back. */
   release(): void {
     if (this.#released) return;
     this.#released = true;
-    this.#device.freePrivate(this.descriptor);
-    if (this.comparison !== 0) this.#device.freePrivate(this.comparison);
-    for (const address of this.#owned) this.#device.free(address);
+    for (const address of this.#descriptors) this.#device.freePrivate(address);
+    this.#staging?.release();
   }
 }

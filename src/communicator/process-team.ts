@@ -17,7 +17,7 @@ import { decodeAnnouncement, encodeAnnouncement } from '../system/shared-memory.
 import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
 import { openSocketTeam } from './socket-team.js';
-import type { RingLinks, Team, Trouble } from './team.js';
+import { type RingLinks, type Team, TROUBLE_KINDS } from './team.js';
 
 /** Bytes of the challenge, written where the ring's control structures begin (nobody uses them yet). */
 const CHALLENGE_BYTES = 16;
@@ -54,12 +54,10 @@ function troubleListener(bootstrap: Bootstrap): Pick<Team, 'onTrouble' | 'tell'>
     onTrouble: (listener) => {
       bootstrap.onPeerLost((rank, reason) => listener({ kind: 'peerDied', culprit: rank }, reason));
       bootstrap.onAbort((rank, reason) => {
-        const [, kind, culprit] =
-          /^(timeout|mismatch|peerDied|aborted|corrupt|left):(\d+)$/.exec(reason) ?? [];
+        const [, word, culprit] = /^(\w+):(\d+)$/.exec(reason) ?? [];
+        const kind = TROUBLE_KINDS.find((one) => one === word);
         listener(
-          kind === undefined
-            ? { kind: 'aborted', culprit: rank }
-            : { kind: kind as Trouble['kind'], culprit: Number(culprit) },
+          kind === undefined ? { kind: 'aborted', culprit: rank } : { kind, culprit: Number(culprit) },
         );
       });
     },

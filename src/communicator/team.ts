@@ -54,15 +54,23 @@ export interface Team {
   close(graceful: boolean): Promise<void>;
 }
 
-export type TroubleKind = 'aborted' | 'peerDied' | 'timeout' | 'mismatch' | 'corrupt' | 'left';
+export type TroubleKind =
+  | 'aborted'
+  | 'peerDied'
+  | 'timeout'
+  | 'mismatch'
+  | 'corrupt'
+  | 'left'
+  | 'outOfMemory';
 
-const TROUBLE_KINDS: readonly TroubleKind[] = [
+export const TROUBLE_KINDS: readonly TroubleKind[] = [
   'aborted',
   'peerDied',
   'timeout',
   'mismatch',
   'corrupt',
   'left',
+  'outOfMemory',
 ];
 
 export interface Trouble {
