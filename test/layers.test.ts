@@ -3,10 +3,12 @@
  * breaks it, so that a check which finds nothing means something.
  */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { builtinModules, createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { runInNewContext } from 'node:vm';
 import { afterEach, describe, expect, it } from 'vitest';
 
 interface Violation {
@@ -116,6 +118,58 @@ describe('the check', () => {
       const all = [1, 2, 3].map((line) => `${file}:${line} pure`);
       expect(broken({ ...manifest, [file]: text }), folder).toEqual(all);
     }
+  });
+
+  it('lets topology/xml import saxes if it is declared, and no other file of a pure folder', () => {
+    const manifest = { 'package.json': '{ "dependencies": { "saxes": "6.0.0" } }' };
+    const text = "import { SaxesParser } from 'saxes';\nexport const parser = SaxesParser;\n";
+    expect(broken({ ...manifest, 'topology/xml/a.ts': text })).toEqual([]);
+    expect(broken({ 'topology/xml/a.ts': text })).toEqual(['topology/xml/a.ts:1 package']);
+    for (const file of ['topology/a.ts', 'topology/xmla.ts', 'kernel/a.ts']) {
+      expect(broken({ ...manifest, [file]: text })).toEqual([`${file}:1 pure`]);
+    }
+    expect(broken({ ...manifest, 'topology/xml/a.ts': "import 'saxes/other.js';\n" })).toEqual([
+      'topology/xml/a.ts:1 pure',
+    ]);
+    expect(broken({ ...manifest, 'topology/xml/a.ts': "import 'koffi';\nimport 'node:fs';\n" })).toEqual([
+      'topology/xml/a.ts:1 pure',
+      'topology/xml/a.ts:2 pure',
+    ]);
+  });
+
+  it('allows a package in a pure folder that uses no Node API itself, nor does what it requires', () => {
+    // Runs the package with every global hidden that a browser lacks, and with a `require` for its own files only.
+    const loaded = new Map<string, Record<string, unknown>>();
+    const load = (path: string): Record<string, unknown> => {
+      const known = loaded.get(path);
+      if (known !== undefined) return known;
+      const module = { exports: {} as Record<string, unknown> };
+      loaded.set(path, module.exports);
+      const own = (name: string) => {
+        expect(builtinModules).not.toContain(name.replace(/^node:/, ''));
+        return load(createRequire(path).resolve(name));
+      };
+      runInNewContext(`(function (exports, require, module) {${readFileSync(path, 'utf8')}\n})`, {})(
+        module.exports,
+        own,
+        module,
+      );
+      return module.exports;
+    };
+    const { SaxesParser } = load(createRequire(import.meta.url).resolve('saxes')) as {
+      SaxesParser: new () => {
+        on(event: 'opentag', call: (tag: { name: string }) => void): void;
+        write(text: string): { close(): void };
+      };
+    };
+    const names: string[] = [];
+    const parser = new SaxesParser();
+    parser.on('opentag', (tag) => names.push(tag.name));
+    parser.write('<?xml version="1.0"?>\n<a b="1&amp;2"><c/></a>').close();
+    expect(names).toEqual(['a', 'c']);
+    expect([...loaded.keys()].map((path) => path.split('node_modules/')[1]?.split('/')[0])).toEqual(
+      expect.arrayContaining(['saxes', 'xmlchars']),
+    );
   });
 
   it('refuses a pure file that imports a lower folder which is not pure', () => {
