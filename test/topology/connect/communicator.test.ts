@@ -96,6 +96,7 @@ describe('alignment of what the ranks found', () => {
     ];
     const { aligned, searchChannels, nChannels } = connect(uneven);
     expect([aligned.ring.nChannels, aligned.tree.nChannels, searchChannels, nChannels]).toEqual([2, 2, 2, 4]);
+    expect([aligned.ring.channels.length, aligned.tree.channels.length]).toEqual([2, 2]);
   });
 
   it('does not change the graphs it was given', () => {
@@ -270,6 +271,16 @@ describe('CollNet', () => {
     expect(connect(domainsOf([1, 1], make)).collnet!.direct!(1).depth).toBe(1);
     expect(connect(domainsOf([9, 1], make)).collnet!.direct).toBe(undefined);
     expect(connect(domainsOf([8, 1], make)).collnet!.direct!(8).depth).toBe(1);
+    expect(connect(domainsOf([2, 2], make)).collnet!.direct!(0)).toMatchObject({
+      depth: 2,
+      up: [],
+      down: [1],
+    });
+    expect(connect(domainsOf([2, 2], make)).collnet!.direct!(1)).toMatchObject({
+      depth: 2,
+      up: [0],
+      down: [],
+    });
   });
 });
 

@@ -6,6 +6,7 @@ import type { ReachContext } from '#src/topology/paths/reach.js';
 import { GraphId, Pattern, type TopoGraph } from '#src/topology/search/graph.js';
 import { type Environment, topologySettings } from '#src/topology/settings.js';
 import { hostOf } from '#src/topology/system/node.js';
+import { PathType } from '#src/topology/system/path-type.js';
 import { readGolden } from '../golden/folder.js';
 import { goldenDomains } from './golden-domains.js';
 import { madeGraph, upTo } from './machines.js';
@@ -108,6 +109,24 @@ describe('NIC of a send or receive', () => {
     expect(nic({ NCCL_NET_GDR_LEVEL: 'PIX' }, 5)).toBe('NIC 5 by rank 5');
   });
 
+  it('needs NVLink from the relay, and a NIC near it, for level 2', () => {
+    const changed = (env: Environment, toGpu: PathType, toNic: PathType) => {
+      const domain = firstDomain('azure-ndv5-h100x8-8x400g', 'golden-n2-nvls.json.gz');
+      const { GPU } = domain.system.nodes;
+      GPU[5]!.paths.GPU![2]!.type = toGpu;
+      // Other NICs stay worse, or the GPU would prefer them.
+      for (const path of GPU[5]!.paths.NET!) path.bandwidth = 1;
+      Object.assign(GPU[5]!.paths.NET![5]!, { type: toNic, bandwidth: 48 });
+      return show(p2pNic(contextOf(domain, env), GPU[2]!, 5, 0));
+    };
+    const near = { NCCL_NET_GDR_LEVEL: 'SYS' };
+    expect(changed(near, PathType.NVL, PathType.P2C)).toBe('NIC 5 by rank 5');
+    expect(changed(near, PathType.NVB, PathType.PIX)).toBe('NIC 2 by rank 2');
+    expect(changed(near, PathType.NVL, PathType.PHB)).toBe('NIC 2 by rank 2');
+    expect(changed({ ...near, NCCL_PXN_C2C: '0' }, PathType.NVL, PathType.PXB)).toBe('NIC 5 by rank 5');
+    expect(changed({ ...near, NCCL_PXN_C2C: '0' }, PathType.NVL, PathType.P2C)).toBe('NIC 2 by rank 2');
+  });
+
   it('goes by the own path for level 1', () => {
     expect(nic({ NCCL_P2P_PXN_LEVEL: '1' }, 5)).toBe('NIC 5 by rank 5');
     expect(nic({ NCCL_P2P_PXN_LEVEL: '1', NCCL_NET_GDR_LEVEL: 'LOC' }, 5)).toBe('NIC 5 by rank 5');
@@ -121,6 +140,11 @@ describe('NIC of a send or receive', () => {
       const { net, relay } = p2pNic(contextOf(clique), own, dev, 0);
       expect([hostOf(net), hostOf(relay)]).toEqual([1, 1]);
     }
+    // On level 1 the relay is chosen by the path to a NIC of host 0, which is no PXN path.
+    const context = contextOf(clique, { NCCL_P2P_PXN_LEVEL: '1' });
+    const other = p2pNic(context, own, 3, 0);
+    expect(own.paths.NET![other.net.index]!.type).toBe(PathType.PXN);
+    expect([hostOf(other.net), other.relay]).toEqual([1, own]);
   });
 });
 

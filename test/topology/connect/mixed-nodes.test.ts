@@ -174,15 +174,20 @@ describe('nodes of any sizes and ranks in any order', () => {
           expect(ranks.length).toBe(nNodes);
           const roots = ranks.filter((rank) => nvls!.treeUp[tree * nRanks + rank] === -1);
           expect(roots.length).toBe(1);
+          const children: number[] = [];
           for (const rank of ranks) {
             const slots = [
               ...nvls!.treeDown.subarray((tree * nRanks + rank) * 3, (tree * nRanks + rank) * 3 + 3),
             ];
             expect(slots[0]).toBe(nNodes === 1 ? -1 : nRanks + 1 + head);
             for (const child of slots.slice(1)) {
-              if (child !== -1) expect(nvls!.treeUp[tree * nRanks + child]).toBe(rank);
+              if (child === -1) continue;
+              expect(nvls!.treeUp[tree * nRanks + child]).toBe(rank);
+              children.push(child);
             }
           }
+          // All but the root are somebody's child, once.
+          expect([...children, ...roots].sort((a, b) => a - b)).toEqual(ranks);
         }
       }
     });
