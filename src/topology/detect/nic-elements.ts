@@ -1,0 +1,105 @@
+/**
+ * Adds the devices of a network plugin to the document. (NCCL 2.30.7, topo.cc.)
+ *
+ * A `net` element that a user's file already has under the same name is used as it stands, and its attributes win over
+ * what the plugin says.
+ */
+import { cInt } from '../c-integer.js';
+import type { NetDevice, NetPlugin } from '../net-device.js';
+import type { XmlElement } from '../xml/element.js';
+import { setIfAbsent } from './document.js';
+import { climb, cpuElement, type Detection, pciElement } from './pci-tree.js';
+
+/** Class of devices whose class is not set yet: network controllers. */
+const NIC_CLASS = '0x02';
+
+/** What the log prints for an attribute that is not there. */
+const ABSENT = '(null)';
+
+/** Adds the devices of a plugin whose numbers start at `first`; `parent` is forced on virtual ones. */
+export function addNics(
+  detection: Detection,
+  plugin: NetPlugin,
+  devices: readonly NetDevice[] = plugin.devices,
+  first = 0,
+  parentOf: (device: NetDevice) => XmlElement | undefined = () => undefined,
+): void {
+  for (const [index, device] of devices.entries()) {
+    addNic(detection, plugin, device, first + index, parentOf(device));
+  }
+}
+
+function addNic(
+  detection: Detection,
+  plugin: NetPlugin,
+  device: NetDevice,
+  number: number,
+  forced: XmlElement | undefined,
+): void {
+  const { document, log } = detection;
+  const { name } = device;
+  const net = document.find('net', { name }) ?? newNet(detection, device, forced);
+  const { attributes } = net;
+  attributes.set('keep', '1');
+  const earlier = attributes.get('dev');
+  if (earlier !== undefined && cInt(earlier) !== number) {
+    log('INFO', 'GRAPH', `TOPO/NET : Changing ${plugin.name} dev index from ${cInt(earlier)} to ${number}`);
+  }
+  attributes.set('dev', String(number));
+  setIfAbsent(net, 'latency', Math.trunc(device.latency));
+  setIfAbsent(net, 'speed', device.speed);
+  setIfAbsent(net, 'port', device.port);
+  if (device.rail !== undefined) setIfAbsent(net, 'rail', device.rail);
+  if (device.plane !== undefined) setIfAbsent(net, 'plane', device.plane);
+  setIfAbsent(net, 'guid', `0x${device.guid.toString(16)}`);
+  setIfAbsent(net, 'maxconn', device.maxConnections);
+  setIfAbsent(net, 'gdr', device.gdr ? 1 : 0);
+  if (plugin.kind === 'net') {
+    attributes.set('net', '1');
+  } else {
+    setIfAbsent(net, 'net', 0);
+    setIfAbsent(net, plugin.kind, 1);
+  }
+  const able = device.gdr ? 'Enabled' : 'Disabled';
+  log('INFO', 'NET', `NET/${plugin.name} : GPU Direct RDMA ${able} for HCA ${number} '${name}'`);
+  const shown = ['net', 'gin', 'rma', 'keep', 'coll'].map((key) => `${key}=${attributes.get(key) ?? ABSENT}`);
+  const place = ['rail', 'plane'].map((key) => `${key}=${attributes.get(key) ?? UNDEFINED}`);
+  log(
+    'INFO',
+    'GRAPH',
+    `ncclTopoPopulateNics : Filled ${name} in topo with pciPath=${device.pciPath ?? ABSENT} ` +
+      [...shown, ...place].join(' '),
+  );
+}
+
+/** Rail and plane that are not defined. */
+const UNDEFINED = -1;
+
+function newNet(detection: Detection, device: NetDevice, forced: XmlElement | undefined): XmlElement {
+  const { document } = detection;
+  const parent = forced ?? pciParent(detection, device) ?? firstCpu(detection);
+  const nic = document.childOf(parent, 'nic') ?? document.append(parent, 'nic');
+  return document.append(nic, 'net', { name: device.name });
+}
+
+/** The climbed pci element of a device on the PCI bus. */
+function pciParent(detection: Detection, { name, pciPath }: NetDevice): XmlElement | undefined {
+  if (pciPath === undefined) return undefined;
+  // The link says it; what it points to need not be there (parts of /sys are hidden in many containers).
+  const subsystem = detection.files.linkTarget(`${pciPath}/subsystem`)?.split('/').at(-1) ?? '';
+  if (subsystem !== 'pci') {
+    detection.log(
+      'INFO',
+      'GRAPH',
+      `Topology detection: network path (name = ${name}) ${pciPath} is not a PCI device (${subsystem}). ` +
+        'Attaching to first CPU',
+    );
+    return undefined;
+  }
+  const pci = pciElement(detection, pciPath.split('/').at(-1)!, NIC_CLASS);
+  climb(detection, pci);
+  return pci;
+}
+
+const firstCpu = (detection: Detection): XmlElement =>
+  detection.document.find('cpu') ?? cpuElement(detection, '0');
