@@ -2,6 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { buildSystem } from '#src/topology/system/build.js';
 import type { XmlElement } from '#src/topology/xml/element.js';
+import { readXml } from '#src/topology/xml/read.js';
+import { writeXml } from '#src/topology/xml/write.js';
 import { ODDITIES, randomMachine } from './random-machine.js';
 
 const SEEDS = Array.from({ length: 400 }, (_, seed) => seed);
@@ -22,6 +24,7 @@ describe('random machines', () => {
       expect(elements.length, text).toBeLessThanOrEqual(MAX_ELEMENTS);
       for (const { attributes } of elements)
         expect(attributes.size, text).toBeLessThanOrEqual(MAX_ATTRIBUTES);
+      expect(readXml(writeXml(xml), { root: 'system' }).notes, text).toEqual([]);
       const { nodes } = buildSystem(xml);
       const ranks = nodes.GPU.map(({ rank }) => rank).sort((a, b) => a - b);
       expect(ranks, text).toEqual(Array.from({ length: nRanks }, (_, rank) => rank));

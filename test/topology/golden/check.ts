@@ -1,10 +1,11 @@
 /** Compares our answers for golden files with what they hold. */
+import { join } from 'node:path';
 import type { XmlElement } from '#src/topology/xml/element.js';
+import { readXml } from '#src/topology/xml/read.js';
 import { ASPECTS, type AspectResult, compareAspect } from './aspects.js';
 import { readGolden, readTopology } from './folder.js';
 import { goldenInputs } from './inputs.js';
 import { ownParts } from './ours.js';
-import { parseTopology } from './parse.js';
 
 /** One golden file to check. */
 export interface Job {
@@ -37,7 +38,10 @@ export function checkFile(job: Job, aspects: readonly string[] = ASPECTS): FileR
     const golden = readGolden(job.folder, job.file);
     let topology = topologies.get(job.folder);
     if (topology === undefined) {
-      topology = parseTopology(readTopology(job.folder));
+      topology = readXml(readTopology(job.folder), {
+        root: 'system',
+        file: join(job.folder, 'topo.xml'),
+      }).root;
       topologies.set(job.folder, topology);
     }
     const own = ownParts(goldenInputs(topology, golden.oracle));
