@@ -159,6 +159,8 @@ function fromFile(machine: Machine, env: Environment, log: LogSink): XmlElement 
   log('INFO', 'GRAPH', `Loading topology file ${file}`);
   const { root, notes } = readXml(text, { root: 'system', file });
   for (const note of notes) log('INFO', 'GRAPH', note);
+  const name = root.attributes.get('name');
+  log('INFO', 'GRAPH', name === undefined ? 'Loading unnamed topology' : `Loading topology ${name}`);
   return cloneElement(root);
 }
 
