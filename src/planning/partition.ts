@@ -35,8 +35,18 @@ export interface Placement {
   readonly shared: Segment | undefined;
 }
 
-/** Asks whether so many batches and work bytes fit the plan. */
-export type FitsPlan = (batches: number, workBytes: number) => boolean;
+/** The plan that collectives are placed in. */
+export interface PlanRoom {
+  /** Would a plan of so many batches and work bytes be within the budget? */
+  allows(batches: number, workBytes: number): boolean;
+  /** Is there room for so many more batches and work bytes? */
+  fits(batches: number, workBytes: number): boolean;
+  /** A collective has got its place; the works that it makes count from now on. */
+  placed(task: PlannedTask, placement: Placement): void;
+}
+
+/** A plan without bounds. */
+export const UNBOUNDED: PlanRoom = { allows: () => true, fits: () => true, placed: () => {} };
 
 /** Bytes of work that a collective stores per plan. */
 export const COLLECTIVE_WORK_BYTES = 128;
@@ -61,41 +71,31 @@ function multiplier(task: PlannedTask, nRanks: number): number {
   return trafficFactor(task.function, nRanks) * (task.protocol === 'LL' ? 4 : 1);
 }
 
-/** Result of a partition: a placement for each task that found room; the rest waits for the next plan. */
-export interface Partition {
-  readonly placements: readonly Placement[];
-  /** Per channel: works and batches that were placed. */
-  readonly batches: number;
-  readonly workBytes: number;
-}
-
 /**
  * Places tasks, in order, on channels.
  *
- * @param fits whether a load fits the plan's budget
+ * @returns a placement for each task that found room; the rest waits for the next plan
  */
 export function partitionCollectives(
   tasks: readonly PlannedTask[],
   comm: PlannedCommunicator,
-  fits: FitsPlan = () => true,
-): Partition {
-  return new Partitioner(comm, fits).place(tasks);
+  room: PlanRoom = UNBOUNDED,
+): Placement[] {
+  return new Partitioner(comm, room).place(tasks);
 }
 
 class Partitioner {
   readonly #comm: PlannedCommunicator;
-  readonly #fits: FitsPlan;
-  #batches = 0;
-  #bytes = 0;
+  readonly #room: PlanRoom;
   #channel = 0;
   #used = 0;
 
-  constructor(comm: PlannedCommunicator, fits: FitsPlan) {
+  constructor(comm: PlannedCommunicator, room: PlanRoom) {
     this.#comm = comm;
-    this.#fits = fits;
+    this.#room = room;
   }
 
-  place(tasks: readonly PlannedTask[]): Partition {
+  place(tasks: readonly PlannedTask[]): Placement[] {
     const { nRanks } = this.#comm;
     const shares = this.#estimate(tasks);
     const placements: Placement[] = [];
@@ -111,9 +111,10 @@ class Partitioner {
       const placed =
         kind >= 2 ? this.#placeShared(task) : this.#placeCut(task, perChannel, this.#limitOf(kind), nRanks);
       if (placed === undefined) break;
+      this.#room.placed(task, placed);
       placements.push(placed);
     }
-    return { placements, batches: this.#batches, workBytes: this.#bytes };
+    return placements;
   }
 
   /** 0 plain, 1 NVLS, 2 CollNet, 3 NVLS over CollNet. */
@@ -135,7 +136,7 @@ class Partitioner {
     let bytes = 0;
     for (const task of tasks) {
       const size = workBytes(task);
-      if (!this.#fits(Math.ceil(count / WORKS_PER_BATCH), bytes + size)) break;
+      if (!this.#room.allows(Math.ceil(count / WORKS_PER_BATCH), bytes + size)) break;
       count += 1;
       bytes += size;
       const kind = this.#kindOf(task);
@@ -145,17 +146,9 @@ class Partitioner {
     return { count, traffic, channels };
   }
 
-  #reserve(channels: number, task: PlannedTask): boolean {
-    const size = workBytes(task);
-    if (!this.#fits(this.#batches + channels, this.#bytes + size)) return false;
-    this.#batches += channels;
-    this.#bytes += size;
-    return true;
-  }
-
   #placeShared(task: PlannedTask): Placement | undefined {
     const { maxChannels, count } = task;
-    if (!this.#reserve(maxChannels, task)) return undefined;
+    if (!this.#room.fits(maxChannels, workBytes(task))) return undefined;
     const bytes = messageBytes(task, count, this.#comm.nRanks);
     const chunk = chunkBytes(task, this.#comm, maxChannels, bytes);
     return {
@@ -207,7 +200,7 @@ class Partitioner {
     if (countHi !== 0) countHi -= surplus;
     else countLo -= surplus;
     const channels = (countLo !== 0 ? 1 : 0) + mid + (hi !== 0 ? 1 : 0);
-    if (!this.#reserve(channels, task)) return undefined;
+    if (!this.#room.fits(channels, workBytes(task))) return undefined;
 
     const segment = (elements: number): Segment => ({
       count: elements,

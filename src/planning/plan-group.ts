@@ -1,0 +1,432 @@
+/**
+ * Turns the calls of one group into plans: what is decided together, on which channels each runs, which works share a
+ * batch, and when a plan is full so that the next one begins.
+ *
+ * All ranks give the same calls in the same order, so they come to the same plans. (NCCL 2.30.7, enqueue.cc.)
+ */
+import { TuttiError } from '../errors/tutti-error.js';
+import { type Aggregate, aggregateTasks, orderByKind, pipelinedOperations } from './aggregate.js';
+import {
+  BROADCAST_MIN_THREADS,
+  BROADCAST_WORK_BYTES,
+  broadcastChunk,
+  cutBroadcasts,
+  takeBroadcasts,
+} from './broadcast-batch.js';
+import {
+  type PlannedAlgorithm,
+  type PlannedCommunicator,
+  type PlannedFunction,
+  type PlannedProtocol,
+  type PlannedTask,
+  trafficFactor,
+  usesCollnet,
+  usesNvls,
+} from './nccl-task.js';
+import { cutMessage, type P2pCut, type P2pLimits, type P2pSchedule, p2pBaseChannel } from './p2p-schedule.js';
+import { type Placement, partitionCollectives } from './partition.js';
+import {
+  type BudgetOptions,
+  fitsBudget,
+  type PlanBudget,
+  planBudget,
+  type WorkStorage,
+  workStorage,
+} from './plan-budget.js';
+import { ChannelBatches, type OrderedBatch, orderBatches, WORK_BYTES, WorkType } from './work-batches.js';
+
+/** A collective of a group. */
+export interface GroupCollective {
+  readonly function: PlannedFunction;
+  /** Kind of reduction on the device. */
+  readonly deviceOp: string;
+  readonly type: string;
+  readonly elementBytes: number;
+  /** Elements per rank. */
+  readonly count: number;
+  /** Of Broadcast and Reduce. */
+  readonly root?: number;
+}
+
+/** A send or receive of a group. */
+export interface GroupP2p {
+  readonly kind: 'send' | 'recv';
+  readonly peer: number;
+  readonly bytes: number;
+  /** For a message to oneself: the buffers are one, so nothing is to be done. */
+  readonly inPlace?: boolean;
+}
+
+/** Answer to how an aggregate runs. */
+export interface GroupDecision {
+  readonly algorithm: PlannedAlgorithm;
+  readonly protocol: PlannedProtocol;
+  readonly maxChannels: number;
+  readonly warps: number;
+}
+
+export interface DecisionRequest {
+  readonly function: PlannedFunction;
+  readonly deviceOp: string;
+  readonly type: string;
+  /** Bytes of the whole message of all members. */
+  readonly bytes: number;
+  /** Collectives that follow each other on a channel. */
+  readonly pipelined: number;
+}
+
+/** What planning needs of the communicator and of the rank. */
+export interface GroupContext {
+  readonly comm: PlannedCommunicator;
+  readonly rank: number;
+  readonly decide: (request: DecisionRequest) => GroupDecision;
+  readonly budget?: BudgetOptions;
+  /** Architecture of the own GPU, 100 * major + 10 * minor. */
+  readonly arch?: number;
+  /** Place of a rank in a channel's ring, counted from the own rank. */
+  readonly ringIndex: (channel: number, rank: number) => number;
+  /** NCCL_ALLGATHERV_ENABLE: broadcasts of several roots run together. */
+  readonly batchBroadcasts?: boolean;
+  readonly p2p: P2pLimits & {
+    readonly schedule: P2pSchedule;
+    /** The connection to a peer goes over the network; it has an LL buffer. */
+    readonly network: (peer: number) => boolean;
+    readonly ll: (peer: number) => boolean;
+  };
+}
+
+export interface PlannedCollective {
+  readonly task: GroupCollective;
+  readonly decision: GroupDecision;
+  readonly placement: Placement;
+}
+
+export interface PlannedP2p {
+  readonly round: number;
+  readonly epoch: number;
+  readonly send: { readonly peer: number; readonly bytes: number; readonly cut: P2pCut } | undefined;
+  readonly recv: { readonly peer: number; readonly bytes: number; readonly cut: P2pCut } | undefined;
+  readonly baseChannel: number;
+}
+
+export interface PlannedBroadcasts {
+  readonly tasks: readonly GroupCollective[];
+  readonly decision: GroupDecision;
+  readonly chunkBytes: number;
+  readonly works: ReturnType<typeof cutBroadcasts>;
+}
+
+/** One launch. */
+export interface Plan {
+  readonly collectives: readonly PlannedCollective[];
+  readonly broadcasts: PlannedBroadcasts | undefined;
+  readonly p2p: readonly PlannedP2p[];
+  readonly batches: readonly OrderedBatch[];
+  /** Bit per channel in use. */
+  readonly channelMask: bigint;
+  /** Threads of a block. */
+  readonly threads: number;
+  readonly workBytes: number;
+  readonly storage: WorkStorage;
+  readonly argumentBytes: number;
+}
+
+/** Threads of a block at least, and with send and receive. */
+const MIN_THREADS = 128;
+const P2P_THREADS = 640;
+
+/** Plans a group. Collectives and messages keep their program order where it matters. */
+export function planGroup(
+  collectives: readonly GroupCollective[],
+  messages: readonly GroupP2p[],
+  context: GroupContext,
+): Plan[] {
+  return new GroupPlanner(collectives, messages, context).plans();
+}
+
+interface Decided extends PlannedTask {
+  readonly task: GroupCollective;
+  readonly decision: GroupDecision;
+}
+
+class GroupPlanner {
+  readonly #context: GroupContext;
+  readonly #budget: PlanBudget;
+  #tasks: Decided[];
+  /** Waiting broadcasts by root. */
+  readonly #broadcasts = new Map<number, GroupCollective[]>();
+  readonly #sends = new Map<number, GroupP2p[]>();
+  readonly #recvs = new Map<number, GroupP2p[]>();
+  #messages = 0;
+  #round = 0;
+  #epoch = 0;
+
+  constructor(collectives: readonly GroupCollective[], messages: readonly GroupP2p[], context: GroupContext) {
+    this.#context = context;
+    this.#budget = planBudget(context.budget);
+    this.#tasks = this.#decideAll(this.#takeBroadcasts(collectives.filter(({ count }) => count > 0)));
+    for (const message of messages) {
+      const queues = message.kind === 'send' ? this.#sends : this.#recvs;
+      const queue = queues.get(message.peer);
+      if (queue === undefined) queues.set(message.peer, [message]);
+      else queue.push(message);
+      this.#messages += 1;
+    }
+  }
+
+  plans(): Plan[] {
+    const plans: Plan[] = [];
+    while (this.#tasks.length > 0 || this.#broadcasts.size > 0 || this.#messages > 0) {
+      const plan = this.#next();
+      if (plan.batches.length > 0) plans.push(plan);
+      else if (this.#tasks.length > 0) {
+        throw new TuttiError(
+          'internalError',
+          'a plan without work: the budget (NCCL_WORK_ARGS_BYTES, NCCL_WORK_FIFO_BYTES) has no room for one collective',
+        );
+      }
+    }
+    return plans;
+  }
+
+  /** Broadcasts of one root are ordinary collectives; those of several roots wait. */
+  #takeBroadcasts(collectives: readonly GroupCollective[]): GroupCollective[] {
+    const roots = new Set(
+      collectives.filter((one) => one.function === 'Broadcast').map(({ root }) => root ?? 0),
+    );
+    if (roots.size <= 1 || this.#context.batchBroadcasts === false) return [...collectives];
+    for (const one of collectives) {
+      if (one.function !== 'Broadcast') continue;
+      const root = one.root ?? 0;
+      this.#broadcasts.set(root, [...(this.#broadcasts.get(root) ?? []), one]);
+    }
+    return collectives.filter((one) => one.function !== 'Broadcast');
+  }
+
+  #decideAll(collectives: readonly GroupCollective[]): Decided[] {
+    const { comm, decide } = this.#context;
+    const pipelined = pipelinedOperations(collectives.length, comm.nChannels);
+    const inBytes = (fn: PlannedFunction) => fn === 'Broadcast' || fn === 'AllGather';
+    const entries = collectives.map((task) => ({
+      function: task.function,
+      deviceOp: task.deviceOp,
+      // Functions that only move data are planned in bytes.
+      type: inBytes(task.function) ? 'int8' : task.type,
+      traffic: task.count * task.elementBytes * trafficFactor(task.function, comm.nRanks),
+      task,
+    }));
+    const decided = aggregateTasks(entries).flatMap((aggregate: Aggregate<(typeof entries)[number]>) => {
+      const [{ function: fn, deviceOp, type }] = aggregate.tasks as [(typeof entries)[number]];
+      const wide = fn === 'AllReduce' ? 2 : 1;
+      const decision = decide({ function: fn, deviceOp, type, bytes: aggregate.traffic / wide, pipelined });
+      return aggregate.tasks.map(({ task }): Decided => {
+        const bytewise = inBytes(task.function);
+        return {
+          function: task.function,
+          algorithm: decision.algorithm,
+          protocol: decision.protocol,
+          count: bytewise ? task.count * task.elementBytes : task.count,
+          elementBytes: bytewise ? 1 : task.elementBytes,
+          maxChannels: decision.maxChannels,
+          warps: decision.warps,
+          task,
+          decision,
+        };
+      });
+    });
+    return orderByKind(decided, (one) => ({
+      collnet: usesCollnet(one, comm.nNodes),
+      nvls: usesNvls(one),
+    }));
+  }
+
+  #next(): Plan {
+    const plan = new PlanUnderConstruction(this.#budget);
+    const collectives = this.#addCollectives(plan);
+    let broadcasts: PlannedBroadcasts | undefined;
+    if (this.#tasks.length === 0 && this.#broadcasts.size > 0 && plan.batchCount === 0) {
+      broadcasts = this.#addBroadcasts(plan);
+    }
+    let p2p: PlannedP2p[] = [];
+    if (this.#tasks.length === 0 && this.#broadcasts.size === 0 && this.#messages > 0) {
+      p2p = this.#addMessages(plan);
+    }
+    return { collectives, broadcasts, p2p, ...plan.finish() };
+  }
+
+  #addCollectives(plan: PlanUnderConstruction): PlannedCollective[] {
+    const done: PlannedCollective[] = [];
+    partitionCollectives(this.#tasks, this.#context.comm, {
+      allows: (batches, bytes) => fitsBudget(this.#budget, batches, bytes),
+      fits: (batches, bytes) => plan.fits(batches, bytes),
+      placed: (planned, placement) => {
+        const { task, decision, warps } = planned as Decided;
+        plan.threads = Math.max(plan.threads, warps * 32);
+        const kernel = `${task.function}/${decision.algorithm}/${decision.protocol}/${task.deviceOp}/${task.type}`;
+        const channels: number[] = [];
+        for (let channel = placement.channelLo; channel <= placement.channelHi; channel++)
+          channels.push(channel);
+        plan.add(channels, WorkType.COLLECTIVE, kernel);
+        done.push({ task, decision, placement });
+      },
+    });
+    this.#tasks = this.#tasks.slice(done.length);
+    return done;
+  }
+
+  #addBroadcasts(plan: PlanUnderConstruction): PlannedBroadcasts {
+    const { comm, arch = 0, decide, ringIndex } = this.#context;
+    const tasks = takeBroadcasts(this.#broadcasts, arch, (count) =>
+      fitsBudget(this.#budget, comm.nChannels * Math.ceil(count / 64), count * BROADCAST_WORK_BYTES),
+    );
+    const bytesOf = ({ count, elementBytes }: GroupCollective) => count * elementBytes;
+    const largest = Math.max(...tasks.map(bytesOf));
+    const decision = decide({
+      function: 'AllGather',
+      deviceOp: 'Sum',
+      type: 'int8',
+      bytes: comm.nRanks * largest,
+      pipelined: 1,
+    });
+    plan.threads = Math.max(plan.threads, decision.warps * 32, BROADCAST_MIN_THREADS);
+    const works = cutBroadcasts(
+      tasks.map((task) => ({ root: task.root ?? 0, bytes: bytesOf(task) })),
+      decision.maxChannels,
+      comm.nRanks,
+      ringIndex,
+    );
+    for (const [channel, own] of works.entries()) {
+      for (let i = 0; i < own.length; i++) plan.add([channel], WorkType.BROADCAST, 'AllGatherV');
+    }
+    for (const task of tasks) {
+      const root = task.root ?? 0;
+      const rest = this.#broadcasts.get(root)!.slice(1);
+      if (rest.length === 0) this.#broadcasts.delete(root);
+      else this.#broadcasts.set(root, rest);
+    }
+    return { tasks, decision, chunkBytes: broadcastChunk(decision.protocol, comm.buffers), works };
+  }
+
+  #addMessages(plan: PlanUnderConstruction): PlannedP2p[] {
+    const { p2p, rank } = this.#context;
+    const { rounds } = p2p.schedule;
+    const done: PlannedP2p[] = [];
+    plan.threads = Math.max(plan.threads, P2P_THREADS);
+    while (this.#messages > 0) {
+      for (; this.#round < rounds.length; this.#round++) {
+        const { sendPeer, recvPeer } = rounds[this.#round]!;
+        const send = this.#sends.get(sendPeer)?.[0];
+        const recv = this.#recvs.get(recvPeer)?.[0];
+        if (send === undefined && recv === undefined) continue;
+        if (sendPeer === rank && (send === undefined || recv === undefined)) {
+          throw new TuttiError(
+            'invalidUsage',
+            send === undefined
+              ? 'Trying to recv to self without a matching send; put both into one group'
+              : 'Trying to send to self without a matching recv; put both into one group',
+            { rank },
+          );
+        }
+        if (sendPeer === rank && send?.inPlace === true) {
+          this.#drop(sendPeer, recvPeer, send, recv);
+          continue;
+        }
+        if (!plan.fits(p2p.channelsPerPeer, WORK_BYTES[WorkType.P2P])) return done;
+        done.push(this.#place(plan, send, recv));
+        this.#drop(sendPeer, recvPeer, send, recv);
+      }
+      this.#round = 0;
+      this.#epoch += 1;
+    }
+    return done;
+  }
+
+  #place(plan: PlanUnderConstruction, send: GroupP2p | undefined, recv: GroupP2p | undefined): PlannedP2p {
+    const { p2p, rank, comm } = this.#context;
+    const baseChannel = p2pBaseChannel(this.#round, p2p.channels, p2p.schedule, comm.nNodes);
+    const side = (message: GroupP2p | undefined) => {
+      if (message === undefined) return undefined;
+      const { peer, bytes } = message;
+      const way = { self: peer === rank, network: p2p.network(peer), ll: p2p.ll(peer) };
+      return { peer, bytes, cut: cutMessage(bytes, p2p, way) };
+    };
+    const planned = {
+      round: this.#round,
+      epoch: this.#epoch,
+      send: side(send),
+      recv: side(recv),
+      baseChannel,
+    };
+    const count = Math.max(planned.send?.cut.channels ?? 0, planned.recv?.cut.channels ?? 0);
+    const channels = Array.from({ length: count }, (_, part) => (baseChannel + part) % p2p.channels);
+    plan.add(channels, WorkType.P2P, 'SendRecv', { epoch: this.#epoch, round: this.#round });
+    return planned;
+  }
+
+  #drop(sendPeer: number, recvPeer: number, send: GroupP2p | undefined, recv: GroupP2p | undefined): void {
+    for (const [queues, peer, message] of [
+      [this.#sends, sendPeer, send],
+      [this.#recvs, recvPeer, recv],
+    ] as const) {
+      if (message === undefined) continue;
+      queues.get(peer)!.shift();
+      this.#messages -= 1;
+    }
+  }
+}
+
+/** Works and batches of a plan while it fills. */
+class PlanUnderConstruction {
+  threads = 0;
+  readonly #budget: PlanBudget;
+  readonly #channels = new Map<number, ChannelBatches>();
+  #bytes = 0;
+  #batches = 0;
+
+  constructor(budget: PlanBudget) {
+    this.#budget = budget;
+  }
+
+  get batchCount(): number {
+    return this.#batches;
+  }
+
+  /** Is there room for so many more batches and bytes? */
+  fits(batches: number, bytes: number): boolean {
+    return fitsBudget(this.#budget, this.batchCount + batches, this.#bytes + bytes);
+  }
+
+  /** Adds one work, which several channels share. */
+  add(
+    channels: readonly number[],
+    type: WorkType,
+    kernel: string,
+    place: { readonly epoch?: number; readonly round?: number } = {},
+  ): void {
+    const work = { type, function: kernel, offset: this.#bytes, ...place };
+    this.#bytes += WORK_BYTES[type];
+    for (const channel of channels) {
+      let batches = this.#channels.get(channel);
+      if (batches === undefined) {
+        batches = new ChannelBatches();
+        this.#channels.set(channel, batches);
+      }
+      const before = batches.batches.length;
+      batches.add(work);
+      this.#batches += batches.batches.length - before;
+    }
+  }
+
+  finish(): Omit<Plan, 'collectives' | 'broadcasts' | 'p2p'> {
+    const batches = orderBatches(this.#channels);
+    let channelMask = 0n;
+    for (const channel of this.#channels.keys()) channelMask |= 1n << BigInt(channel);
+    return {
+      batches,
+      channelMask,
+      threads: Math.max(this.threads, MIN_THREADS),
+      workBytes: this.#bytes,
+      ...workStorage(this.#budget, batches.length, this.#bytes),
+    };
+  }
+}
