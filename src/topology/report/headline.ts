@@ -1,0 +1,74 @@
+/**
+ * A cluster in one sentence: `8 H100 SXM5 (sm 90) on 2 NUMA nodes, NVSwitch, 8 NICs of 400 Gbit/s; 2 nodes, 16 ranks`.
+ */
+import type { Cluster } from '../cluster.js';
+import type { DevNode, PortNode, TopoSystem } from '../system/node.js';
+import { gpuName } from './product-names.js';
+import { countText, listText, netSpeedText } from './quantities.js';
+
+/** What to say of machines that are all described by the same few documents. */
+export function headline(cluster: Cluster): string {
+  const { domains, nRanks, comm } = cluster;
+  const systems = [...new Set(domains.map(({ whole }) => whole))];
+  // Domains of one host were built from the same document, each with a system of its own.
+  const firsts = domains.filter(({ node }, at) => domains.findIndex((other) => other.node === node) === at);
+  const machines = [...new Set(firsts.map(({ whole }) => whole))];
+  const hosts = firsts.reduce((sum, { whole }) => sum + whole.hosts.length, 0);
+  const first = machines.length > 1 ? `${machines.length} kinds of machine: ` : '';
+  const said = machines.map(machineText);
+  const parts = [
+    ...(hosts > 1 && systems[0]!.hosts.length > 1 ? [countText(hosts, 'host')] : []),
+    countText(comm.nNodes, 'node'),
+    countText(nRanks, 'rank'),
+  ];
+  return `${first}${said.join(' | ')}; ${parts.join(', ')}`;
+}
+
+function machineText(system: TopoSystem): string {
+  const { DEV, CPU, NVS } = system.nodes;
+  const used = DEV.filter((device) => device.gpuCount > 0);
+  const hosts = system.hosts.length;
+  const places = `on ${countText(CPU.length, 'NUMA node')}${hosts > 1 ? ` of ${countText(hosts, 'host')}` : ''}`;
+  const nics = nicTexts(system);
+  return [
+    `${kindsText(used)} ${places}`,
+    NVS.length > 0 ? 'NVSwitch' : nvlinkText(used),
+    nics.length > 0 ? listText(nics) : 'no NIC',
+  ]
+    .filter((part) => part !== '')
+    .join(', ');
+}
+
+/** `8 H100 SXM5 (sm 90)`, for mixed machines one after the other. */
+function kindsText(devices: readonly DevNode[]): string {
+  const kinds = new Map<string, number>();
+  for (const { device, sm } of devices) {
+    const kind = `${gpuName(device, sm)} (sm ${sm})`;
+    kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+  }
+  return listText([...kinds].map(([kind, count]) => `${count} ${kind}`));
+}
+
+function nvlinkText(devices: readonly DevNode[]): string {
+  if (devices.length < 2) return '';
+  const linked = (a: DevNode, b: DevNode) => a.links.some(({ to, type }) => to === b && type === 1);
+  const pairs = devices.flatMap((a) => devices.filter((b) => a !== b).map((b) => linked(a, b)));
+  if (pairs.every(Boolean)) return 'NVLink between all GPUs';
+  return pairs.some(Boolean) ? 'NVLink between some GPUs' : 'no NVLink';
+}
+
+/** `8 NICs of 400 Gbit/s`, by speed. */
+function nicTexts({ nodes: { NET } }: TopoSystem): string[] {
+  const speeds = new Map<number, number>();
+  for (const [at, net] of NET.entries()) {
+    if (NET.findIndex(({ id }) => id === net.id) === at) countSpeed(speeds, net);
+  }
+  return [...speeds]
+    .sort(([a], [b]) => b - a)
+    .map(([speed, count]) => `${countText(count, 'NIC')} of ${netSpeedText(speed)}`);
+}
+
+function countSpeed(speeds: Map<number, number>, { bandwidth }: PortNode): void {
+  const speed = bandwidth * 8000;
+  speeds.set(speed, (speeds.get(speed) ?? 0) + 1);
+}
