@@ -69,8 +69,9 @@ export function ibDevices(
   const ports = isOn(env.NCCL_IB_DEVICE_PCI_ORDER, true) ? found.toSorted(byPath) : found;
   if (ports.length === 0) log('INFO', 'NET', 'NET/IB : No device found.');
   const gdr = dmaBuf || PEER_MEMORY_FILES.some((path) => files.realPath(path) !== undefined);
-  const card = ({ pciPath }: Port) => pciPath?.slice(0, mergesFunctions ? -DEVICE_AND_FUNCTION : -FUNCTION);
-  const isOnCardOf = (one: Port) => (other: Port) => card(one) !== undefined && card(other) === card(one);
+  // NCCL compares the paths without device and function where both are replaced: the same as comparing them whole.
+  const isOnCardOf = (one: Port) => (other: Port) =>
+    one.pciPath !== undefined && other.pciPath === one.pciPath;
   return ports.slice(0, MAX_DEVICES).map((one, index) => ({
     name: one.name,
     ...(one.pciPath === undefined ? {} : { pciPath: one.pciPath }),

@@ -3,13 +3,15 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { archiveTree } from '#src/topology/detect/archive-tree.js';
 import { detectTopology } from '#src/topology/detect/detect.js';
 import { effectiveHostHash, hostHashOf } from '#src/topology/detect/host-hash.js';
 import { liveMachine } from '#src/topology/detect/machine.js';
+import { traceTree } from '#src/topology/detect/tracing-tree.js';
 import { hashText } from '#src/topology/hash.js';
 import type { Environment } from '#src/topology/settings.js';
 import { writeXml } from '#src/topology/xml/write.js';
-import { gpuFacts, SKYLAKE, SyntheticMachine } from './synthetic-machine.js';
+import { gpuFacts, machineOf, SKYLAKE, SyntheticMachine } from './synthetic-machine.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tutti-detect-'));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -119,6 +121,28 @@ describe('NCCL_TOPO_FILE', () => {
     );
   });
 
+  test('keeps a family without model, the uses of a NIC, and the place of what has no bus id', () => {
+    const file = put(
+      'partial.xml',
+      `<system version="1">
+  <cpu numaid="0" host_hash="0x5" affinity="abc" arch="x86_64" vendor="GenuineIntel" familyid="15">
+    <nic>
+      <net name="eth0" net="1" coll="0"/>
+    </nic>
+  </cpu>
+</system>`,
+    );
+    const machine = twoSockets().machine({ nvml: gpuFacts(BUS_IDS.slice(0, 1)) });
+    const device = { name: 'eth0', speed: 1, port: 0, latency: 0, guid: 0n, maxConnections: 1, gdr: false };
+    const plugins = [{ kind: 'coll', name: 'SHARP', devices: [device], canMerge: false }] as const;
+    const xml = writeXml(detectTopology({ machine, plugins, env: { NCCL_TOPO_FILE: file } }));
+    const [, cpu, nic, net, , pci] = xml.split('\n').map((line) => line.trim());
+    expect(cpu).toMatch(/familyid="15">$/);
+    expect(nic).toBe('<nic>');
+    expect(net).toMatch(/^<net name="eth0" net="1" coll="0" dev="0"/);
+    expect(pci).toMatch(/^<pci busid="0000:08:00\.0"/);
+  });
+
   test('that cannot be opened is said, and detection begins with nothing', () => {
     const log: string[] = [];
     const file = join(folder, 'absent.xml');
@@ -226,6 +250,13 @@ describe('a host without GPUs', () => {
     expect(first?.attributes.get('arch')).toBe({ x64: 'x86_64' }[process.arch as string] ?? process.arch);
     expect(first?.attributes.get('host_hash')).toBe(`0x${machine.hostHash.toString(16)}`);
   });
+});
+
+test('the driver of Broadcom switches is made to look at its links again', () => {
+  const path = '/sys/kernel/pci_switch_link/refresh_switch_toplogy';
+  const { tree, seen } = traceTree(archiveTree(twoSockets().file(path, '').entries));
+  detectTopology({ machine: machineOf(tree), plugins: [] });
+  expect(seen.get(path)).toEqual({ kind: 'file', text: '\n' });
 });
 
 describe('the host hash', () => {

@@ -23,6 +23,7 @@ describe('paths', () => {
       .link('/sys/class/pci_bus/0000:00', '../../devices/pci0000:00/pci_bus/0000:00')
       .directory('/sys/devices/pci0000:00/pci_bus/0000:00')
       .link('/absolute', '/sys/devices')
+      .link('/sys/class/absolute', '/sys/devices')
       .link('/outside', '../../../../sys/devices')
       .link('/loop', 'loop')
       .link('/ping', 'pong')
@@ -40,6 +41,7 @@ describe('paths', () => {
 
   test('never leave the root: too many ups and absolute links stay inside', () => {
     expect(view.realPath('/absolute/pci0000:00')).toBe('/sys/devices/pci0000:00');
+    expect(view.realPath('/sys/class/absolute/pci0000:00')).toBe('/sys/devices/pci0000:00');
     expect(view.realPath('/outside/pci0000:00')).toBe('/sys/devices/pci0000:00');
     expect(view.realPath('/../../..')).toBe('/');
   });

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ncclBusId } from '#src/topology/detect/bus-id.js';
+import { fabricInfoOf } from '#src/topology/detect/fabric-info.js';
 import { checkNvmlFacts, deviceAt, p2pWorks } from '#src/topology/detect/nvml-facts.js';
 import { readNvml } from '#src/topology/detect/nvml-library.js';
 import { gpuFacts } from './synthetic-machine.js';
@@ -188,4 +189,25 @@ test('addresses are written as NCCL does: lower case, at least four digits of do
   expect(ncclBusId('00000001:3B:00.0')).toBe('0001:3b:00.0');
   expect(ncclBusId('00010000:3B:00.0')).toBe('10000:3b:00.0');
   expect(ncclBusId('3b:00.0')).toBeUndefined();
+});
+
+test('the fabric of a GPU is compared by both halves of its UUID, as numbers', () => {
+  const fabric = {
+    state: 3,
+    status: 0,
+    clusterUuid: '0102030405060708000000000000ff00',
+    cliqueId: 9,
+    healthMask: 0,
+  };
+  const [device] = gpuFacts(['0000:08:00.0'], { fabric, chassisSerial: '18' }).devices;
+  expect(fabricInfoOf(device, 5n)).toEqual({
+    hostHash: 5n,
+    completed: true,
+    clusterUuid: [0x0807060504030201n, 0x00ff000000000000n],
+    cliqueId: 9,
+    chassisSerial: '18',
+  });
+  const none = { hostHash: 5n, completed: false, clusterUuid: [0n, 0n], cliqueId: 0, chassisSerial: '' };
+  expect(fabricInfoOf(gpuFacts(['0000:08:00.0']).devices[0], 5n)).toEqual(none);
+  expect(fabricInfoOf(undefined, 5n)).toEqual(none);
 });

@@ -231,4 +231,11 @@ describe('speed and width', () => {
     );
     expect(lines[2]).not.toContain('link_speed');
   });
+
+  test('NVML is not asked about a device that shows another class than that of displays', () => {
+    const machine = small().pci(['0000:08:00.0'], { ...GPU, class: '0x120000', max_link_width: '4' });
+    const [, , line] = document(machine.machine({ nvml: gpuFacts(['0000:08:00.0']) }));
+    expect(line).toContain('class="0x120000" vendor="0x10de"');
+    expect(line).toContain('link_speed="8.0 GT/s PCIe" link_width="0"');
+  });
 });
