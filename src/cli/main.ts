@@ -12,6 +12,7 @@ const USAGE = `Usage: tutti COMMAND [arguments]
 Commands:
   perf [COLLECTIVE] [options]   measure and verify collectives, as nccl-tests does
   run -n N SCRIPT [arguments]   start N ranks of a script
+  topo [FILE ...] [options]     show what NCCL decides about a machine or cluster: paths, channels, rings, trees
   kernel show PROGRAM           show a device program as IR or WebAssembly
   version                       print the version
 
@@ -30,6 +31,8 @@ async function main(argv: readonly string[]): Promise<number> {
       return (await import('./run.js')).runCommand(args);
     case 'kernel':
       return (await import('./kernel.js')).kernelCommand(args);
+    case 'topo':
+      return (await import('./topo.js')).topoCommand(args);
     case 'version':
     case '--version':
     case '-v':

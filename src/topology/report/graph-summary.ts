@@ -6,6 +6,7 @@ import type { Cluster, Domain } from '../cluster.js';
 import type { TopoGraph } from '../search/graph.js';
 import type { GraphName } from '../search/search-all.js';
 import { LinkType } from '../system/path-type.js';
+import { GRAPH_TITLES } from './graph-order.js';
 import { Labels } from './labels.js';
 import { equallyFull, linkLoads } from './limits.js';
 import { linkNames, loadText } from './link-names.js';
@@ -13,15 +14,6 @@ import { type RingOrder, ringOrders, ringText, treeOrders, treeText } from './or
 import { bandwidthText, countText, rangesText } from './quantities.js';
 import { padEnd, type Style, visibleLength, wrap } from './style.js';
 import { pathTypeName } from './type-legend.js';
-
-/** Graphs in the order in which people ask for them. */
-export const GRAPH_TITLES: readonly (readonly [name: GraphName, title: string])[] = [
-  ['ring', 'Ring'],
-  ['tree', 'Tree'],
-  ['nvls', 'NVLS'],
-  ['collnetChain', 'CollNet chain'],
-  ['collnetDirect', 'CollNet direct'],
-];
 
 /** Orders that are listed; more are counted. */
 const MOST_ORDERS = 16;

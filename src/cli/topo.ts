@@ -1,0 +1,49 @@
+/**
+ * `tutti topo`: shows what NCCL decides about a machine or a cluster, and why.
+ */
+
+import { TuttiError } from '../errors/tutti-error.js';
+
+/** Something could not be read, described or written. */
+const EXIT_FAILURE = 1;
+/** Wrong use. */
+const EXIT_USAGE = 2;
+/** 128 + SIGPIPE: what a program that ignores nothing gets when its reader is gone. */
+const EXIT_BROKEN_PIPE = 141;
+
+/** Writes everything, or less when the reader goes away; resolves with the exit code. */
+function print(text: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    process.stdout.once('error', () => {}); // reported to the callback, too
+    process.stdout.write(text, (error) => {
+      if (error === null || error === undefined) resolve(0);
+      else if ((error as NodeJS.ErrnoException).code === 'EPIPE') resolve(EXIT_BROKEN_PIPE);
+      else reject(error);
+    });
+  });
+}
+
+/** Runs `tutti topo` with the arguments after `topo`. Resolves with the exit code: 2 for wrong use, 1 for failures. */
+export async function topoCommand(argv: readonly string[]): Promise<number> {
+  const { parseTopoOptions, TOPO_USAGE } = await import('./topo/options.js');
+  let options: ReturnType<typeof parseTopoOptions>;
+  try {
+    options = parseTopoOptions(argv);
+  } catch (error) {
+    if (!TuttiError.is(error) || error.code !== 'invalidArgument') throw error;
+    process.stderr.write(`tutti topo: ${error.message}\n`);
+    return EXIT_USAGE;
+  }
+  if (options === 'help') return print(TOPO_USAGE);
+  const { topologyOutput } = await import('./topo/output.js');
+  const { terminalStyle } = await import('./topo/terminal.js');
+  try {
+    const note = (text: string) => process.stderr.write(`tutti topo: ${text}\n`);
+    const lines = topologyOutput(options, { env: process.env, style: terminalStyle(process.stdout), note });
+    return await print(lines.map((line) => `${line}\n`).join(''));
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    process.stderr.write(`tutti topo: ${error.message}\n`);
+    return EXIT_FAILURE;
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * The text that `tutti topo` prints: one sentence, the machine, its paths, the channels, the orders.
+ */
+import type { Cluster, Domain } from '../cluster.js';
+import type { TopoSystem } from '../system/node.js';
+import type { XmlElement } from '../xml/element.js';
+import { channelCounts, graphSummary, orderSummary } from './graph-summary.js';
+import { headline } from './headline.js';
+import { machineFacts } from './machine.js';
+import { machineTree } from './machine-tree.js';
+import { pathMatrix } from './path-matrix.js';
+import { pathTable } from './path-table.js';
+import { rangesText } from './quantities.js';
+import { type Style, wrap } from './style.js';
+
+/** A cluster and the documents that it was made from. */
+export interface ReportInput {
+  readonly cluster: Cluster;
+  /** By node, as they were given; equal nodes share one. */
+  readonly documents: readonly XmlElement[];
+}
+
+/** Nodes that one document describes. */
+export interface MachineGroup {
+  readonly document: XmlElement;
+  /** Positions among the documents. */
+  readonly nodes: readonly number[];
+  /** Of the first node. */
+  readonly domains: readonly Domain[];
+}
+
+/** Each different machine once, with the nodes that are like it. */
+export function machineGroups({ cluster, documents }: ReportInput): MachineGroup[] {
+  const nodes = new Map<XmlElement, number[]>();
+  for (const [node, document] of documents.entries()) {
+    const known = nodes.get(document);
+    if (known === undefined) nodes.set(document, [node]);
+    else known.push(node);
+  }
+  return [...nodes].map(([document, alike]) => ({
+    document,
+    nodes: alike,
+    domains: cluster.domains.filter(({ node }) => node === alike[0]),
+  }));
+}
+
+/** The whole report, lines without their ends. */
+export function textReport(input: ReportInput, style: Style): string[] {
+  const { cluster } = input;
+  const groups = machineGroups(input);
+  const lines = wrap(headline(cluster), style.width, '  ').map(style.strong);
+  for (const group of groups) {
+    const { system, title } = described(group, groups.length);
+    const { rankOffset } = group.domains[0]!;
+    const facts = machineFacts(system, group.document);
+    lines.push('', style.heading(`Machine${title}`), ...machineTree(facts, system, style, rankOffset));
+    const paths = pathMatrix(pathTable(group.domains), system, style);
+    if (paths.length > 0) lines.push('', style.heading(`Paths${title}: type, GB/s`), ...paths);
+  }
+  lines.push('', style.heading('Channels'), ...graphSummary(cluster, style));
+  lines.push(...wrap(channelCounts(cluster), style.width));
+  const orders = orderSummary(cluster, style);
+  if (orders.length > 0) lines.push('', ...orders);
+  return lines;
+}
+
+function described(group: MachineGroup, kinds: number): { system: TopoSystem; title: string } {
+  const { nodes, domains } = group;
+  const alike =
+    nodes.length > 1 ? `, the same for machines ${rangesText(nodes, ', ')}` : ` of machine ${nodes[0]}`;
+  return { system: domains[0]!.whole, title: kinds > 1 || nodes.length > 1 ? alike : '' };
+}
