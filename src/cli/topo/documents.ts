@@ -2,7 +2,6 @@
  * Makes topology documents fit for a communicator: ranks without gaps, hosts of an NVLink domain joined in one
  * document, CollNet on all NICs.
  */
-import { TuttiError } from '../../errors/tutti-error.js';
 import { cInteger } from '../../topology/c-integer.js';
 import { cloneElement, element, type XmlElement } from '../../topology/xml/element.js';
 
@@ -85,22 +84,4 @@ export function withCollnet(document: XmlElement): XmlElement {
   const copy = cloneElement(document);
   for (const net of elementsNamed(copy, 'net')) net.attributes.set('coll', '1');
   return copy;
-}
-
-/** GPUs joined by an NVSwitch, all able to multicast: what NVLS needs. */
-export function canMulticast(document: XmlElement): boolean {
-  const gpus = elementsNamed(document, 'gpu').filter((gpu) => gpu.attributes.has('rank'));
-  const sm = gpus.map((gpu) => Number(cInteger(gpu.attributes.get('sm') ?? '0')));
-  const toSwitch = (link: XmlElement) => !/^0x(?:03|068001)/.test(link.attributes.get('tclass') ?? '');
-  return sm.every((value) => value >= 90) && elementsNamed(document, 'nvlink').some(toSwitch);
-}
-
-/** @throws TuttiError invalidArgument if a document has no GPU to describe. */
-export function checkHasGpus(document: XmlElement, source: string): void {
-  if (elementsNamed(document, 'gpu').length > 0) return;
-  throw new TuttiError(
-    'invalidArgument',
-    `${source} has no <gpu>: templates for virtual machines leave the GPUs to NCCL, which finds them where it runs; ` +
-      'give the file that NCCL_TOPO_DUMP_FILE writes there',
-  );
 }

@@ -11,8 +11,10 @@ import type { LogSink } from '../../topology/log.js';
 import type { Environment } from '../../topology/settings.js';
 import type { XmlElement } from '../../topology/xml/element.js';
 import { readXml } from '../../topology/xml/read.js';
-import { checkHasGpus, withRanks } from './documents.js';
+import { elementsNamed, withRanks } from './documents.js';
 import type { MachineSource } from './options.js';
+import { pciDeviceLines } from './pci-devices.js';
+import { completed, type TemplateFacts } from './templates.js';
 
 /** A machine, and what the user should know of it. */
 export interface OpenedMachine {
@@ -24,11 +26,14 @@ export interface OpenedMachine {
   readonly nvmlP2p: ((busIdA: string, busIdB: string) => boolean) | undefined;
   /** No GPU was found on a machine that was looked at; why. */
   readonly noGpus: string | undefined;
+  /** Then: its PCI devices, a line each. */
+  readonly pciDevices: readonly string[];
 }
 
 /** Opens one machine; undefined: this one. */
 export function openMachine(
   source: MachineSource | undefined,
+  template: TemplateFacts,
   env: Environment,
   log: LogSink,
 ): OpenedMachine {
@@ -40,11 +45,11 @@ export function openMachine(
       return detected(machine, { ...machine.environment, ...env }, log);
     }
     case 'file':
-      return fromFile(source.name);
+      return fromFile(source.name, template);
   }
 }
 
-function fromFile(path: string): OpenedMachine {
+function fromFile(path: string, template: TemplateFacts): OpenedMachine {
   let text: string;
   try {
     text = readFileSync(path, 'latin1');
@@ -54,30 +59,28 @@ function fromFile(path: string): OpenedMachine {
     });
   }
   const { root, notes } = readXml(text, { root: 'system', file: path });
-  checkHasGpus(root, path);
-  return plain(root, path, notes);
-}
-
-function plain(root: XmlElement, source: string, notes: readonly string[]): OpenedMachine {
-  const ranked = withRanks(root);
+  const whole = completed(root, path, template);
+  const ranked = withRanks(whole.document);
   return {
-    source,
+    source: path,
     document: ranked.document,
-    notes: [...notes, ...ranked.notes],
+    notes: [...notes, ...whole.notes, ...ranked.notes],
     nvmlP2p: undefined,
     noGpus: undefined,
+    pciDevices: [],
   };
 }
 
 function detected(machine: Machine, env: Environment, log: LogSink): OpenedMachine {
   const { nvml, nvmlProblem, source } = machine;
   const document = detectTopology({ machine, env, log });
-  const count = nvml?.devices.length ?? 0;
+  const hasGpus = elementsNamed(document, 'gpu').some((gpu) => gpu.attributes.has('rank'));
   return {
     source,
     document,
     notes: [],
     nvmlP2p: nvml === undefined ? undefined : (a, b) => p2pWorks(nvml, a, b),
-    noGpus: count > 0 ? undefined : nvmlProblem || 'the NVIDIA driver shows no GPU',
+    noGpus: hasGpus ? undefined : nvmlProblem || 'the NVIDIA driver shows no GPU',
+    pciDevices: hasGpus ? [] : pciDeviceLines(machine.files),
   };
 }

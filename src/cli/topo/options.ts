@@ -3,6 +3,7 @@
  */
 import { parseArgs } from 'node:util';
 import { TuttiError } from '../../errors/tutti-error.js';
+import type { TemplateFacts } from './templates.js';
 
 export const TOPO_USAGE = `Usage: tutti topo [FILE ...] [options]
 
@@ -12,18 +13,21 @@ devices, the channels it finds, and the rings and trees over all ranks. Without 
 What to look at:
   FILE, --file FILE     a topology file, as NCCL_TOPO_DUMP_FILE writes it; one per node, in order of the ranks
   --from RECORD         a machine that --record has recorded, or an archive or folder with its /sys; one per node
-  --nodes N             N nodes like the one given
-  --clique N            every N nodes are one NVLink domain (MNNVL, as in an NVL72 rack)
+  --nodes N             N nodes in all: those given, and more like the last one
+  --mnnvl, --clique N   all nodes, or every N of them, are one NVLink domain (as in an NVL72 rack)
+  --sm NN, --nvlinks N, --nic-gbits N
+                        what a template of a cloud for virtual machines leaves to the driver: compute capability of
+                        its GPUs (90 for H100), NVLinks of each to an NVSwitch, speed of its network cards
 
 What NCCL may use:
   --nvls, --no-nvls     NVLink SHARP (default: with NVSwitch and compute capability 9.0)
-  --collnet             a CollNet plugin (SHARP) on all NICs
+  --collnet             a CollNet plugin (SHARP), on all NICs
   NCCL_... variables    of the environment count as they do for NCCL
 
 What to show (default: machine, paths, channels, orders):
   --explain             why: what limits each graph, why paths are refused, what would change it
-  --rank N              what one rank has: neighbours and NICs by channel; with --log: whose lines
-  --log                 the lines that NCCL logs with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH
+  --rank N              what one rank has: its neighbours and NICs by channel
+  --log [--rank N]      the lines that NCCL logs with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH (of rank 0)
   --json                everything as JSON (docs/topology.md)
   --svg FILE            a picture of machine and channels
 
@@ -46,8 +50,11 @@ export interface MachineSource {
 
 export interface TopoOptions {
   readonly sources: readonly MachineSource[];
-  readonly nodes: number | undefined;
+  /** Nodes in all. */
+  readonly nodes: number;
+  /** Nodes of one NVLink domain. */
   readonly clique: number;
+  readonly template: TemplateFacts;
   readonly nvls: boolean | undefined;
   readonly collnet: boolean;
   readonly show: 'text' | 'explain' | 'log' | 'json';
@@ -58,8 +65,14 @@ export interface TopoOptions {
   readonly record: string | undefined;
 }
 
-/** Ranks that the largest clusters have; more would take minutes and gigabytes. */
+/** Nodes that the largest clusters have; more would take minutes and gigabytes. */
 const MOST_NODES = 65536;
+
+/** Far above what any GPU or NIC has; larger numbers are mistakes. */
+const MOST_NVLINKS = 256;
+const MOST_GBITS = 100_000;
+
+const MBITS_PER_GBIT = 1000;
 
 /**
  * Reads the arguments after `tutti topo`; 'help' when help is asked for.
@@ -85,17 +98,22 @@ export function parseTopoOptions(args: readonly string[]): TopoOptions | 'help' 
   if (shows.length > 1) {
     throw wrong(`${shows.map((name) => `--${name}`).join(' ')}: only one of them can be shown at a time`);
   }
-  const nodes = values.nodes === undefined ? undefined : count('--nodes', values.nodes);
-  const clique = values.clique === undefined ? 1 : count('--clique', values.clique);
-  if (nodes !== undefined && sources.length > 1) {
+  const named = Math.max(1, sources.length);
+  const nodes = values.nodes === undefined ? named : count('--nodes', values.nodes);
+  if (nodes < named) {
     throw wrong(
-      `--nodes ${nodes}: ${sources.length} machines are given, and --nodes repeats one; leave --nodes out or give one machine`,
+      `--nodes ${nodes}: ${named} machines are given, which is more; leave --nodes out or raise it`,
     );
   }
-  const total = nodes ?? Math.max(1, sources.length);
-  if (total % clique !== 0) {
+  if (values.mnnvl && values.clique !== undefined) {
     throw wrong(
-      `--clique ${clique}: ${total} nodes cannot be split into domains of ${clique}; give a multiple with --nodes`,
+      '--mnnvl --clique: --mnnvl makes one NVLink domain of all nodes, --clique several; give one of them',
+    );
+  }
+  const clique = values.mnnvl ? nodes : values.clique === undefined ? 1 : count('--clique', values.clique);
+  if (nodes % clique !== 0) {
+    throw wrong(
+      `--clique ${clique}: ${nodes} nodes cannot be split into domains of ${clique}; give a multiple with --nodes`,
     );
   }
   for (const name of ['file', 'from', 'svg', 'dump', 'graph-dump', 'record'] as const) {
@@ -105,6 +123,15 @@ export function parseTopoOptions(args: readonly string[]): TopoOptions | 'help' 
     sources,
     nodes,
     clique,
+    template: {
+      sm: values.sm === undefined ? undefined : integer('--sm', values.sm, 30, 999),
+      nvlinks:
+        values.nvlinks === undefined ? undefined : integer('--nvlinks', values.nvlinks, 1, MOST_NVLINKS),
+      nicSpeed:
+        values['nic-gbits'] === undefined
+          ? undefined
+          : integer('--nic-gbits', values['nic-gbits'], 1, MOST_GBITS) * MBITS_PER_GBIT,
+    },
     nvls: values['no-nvls'] ? false : values.nvls ? true : undefined,
     collnet: values.collnet ?? false,
     show: shows[0] ?? 'text',
@@ -127,6 +154,10 @@ function parse(args: readonly string[]) {
         from: { type: 'string', multiple: true },
         nodes: { type: 'string' },
         clique: { type: 'string' },
+        mnnvl: { type: 'boolean' },
+        sm: { type: 'string' },
+        nvlinks: { type: 'string' },
+        'nic-gbits': { type: 'string' },
         nvls: { type: 'boolean' },
         'no-nvls': { type: 'boolean' },
         collnet: { type: 'boolean' },

@@ -1,0 +1,296 @@
+/**
+ * Everything that was found out about a cluster as plain values for JSON. docs/topology.md describes the form; fields
+ * may be added within a version, others keep their meaning.
+ *
+ * Ranks are those of the communicator, bandwidths are GB/s, types of paths are NCCL's names; -1 stands for "nobody".
+ */
+import type { Cluster, Domain } from '../cluster.js';
+import type { TopoGraph } from '../search/graph.js';
+import type { GraphName } from '../search/search-all.js';
+import type { PortNode, TopoPath } from '../system/node.js';
+import { GRAPH_TITLES } from './graph-order.js';
+import { headline } from './headline.js';
+import {
+  type CpuFacts,
+  type DeviceFacts,
+  type MachineFacts,
+  machineFacts,
+  type PciFacts,
+} from './machine.js';
+import { pathTable } from './path-table.js';
+import { type MachineGroup, machineGroups, type ReportInput } from './text-report.js';
+import { pathTypeName } from './type-legend.js';
+
+/** A value that JSON can hold. */
+export type JsonValue =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly JsonValue[]
+  | { readonly [name: string]: JsonValue };
+
+/** Version of the form. */
+export const JSON_VERSION = 1;
+
+const FORMAT = 'tutti topology';
+
+/** Down slots of a rank in a tree. */
+const TREE_ARITY = 3;
+
+/** A cluster, with the documents that it was made from. */
+export function clusterJson(input: ReportInput): JsonValue {
+  const { cluster } = input;
+  const { comm, domains, nRanks } = cluster;
+  const groups = machineGroups(input);
+  const machineOf = (node: number) => groups.findIndex(({ nodes }) => nodes.includes(node));
+  return {
+    format: FORMAT,
+    version: JSON_VERSION,
+    summary: headline(cluster),
+    nRanks,
+    nNodes: comm.nNodes,
+    machines: groups.map(machineJson),
+    nodes: comm.nodes.map(({ ranks, domain }) =>
+      nodeJson(ranks, domains.find((one) => one === domain)!, machineOf),
+    ),
+    channels: channelsJson(cluster),
+    nvls: nvlsJson(cluster),
+    collnet: collnetJson(cluster),
+    p2p: {
+      nChannels: comm.p2pnChannels,
+      nChannelsPerPeer: comm.p2pnChannelsPerPeer,
+      maxPeers: comm.p2pMaxPeers,
+    },
+  };
+}
+
+/** A machine without GPUs, on which there is nothing to decide. */
+export function machineOnlyJson(summary: string, facts: MachineFacts): JsonValue {
+  return {
+    format: FORMAT,
+    version: JSON_VERSION,
+    summary,
+    nRanks: 0,
+    nNodes: 0,
+    machines: [{ nodes: [0], hosts: hostsJson(facts, 0) }],
+    nodes: [],
+    channels: [],
+    nvls: null,
+    collnet: null,
+    p2p: null,
+  };
+}
+
+function machineJson({ document, nodes, domains }: MachineGroup): { [name: string]: JsonValue } {
+  const [first] = domains;
+  const { whole, rankOffset } = first!;
+  const { rows, gpuRanks, nics } = pathTable(domains);
+  return {
+    nodes: [...nodes],
+    hosts: hostsJson(machineFacts(whole, document), rankOffset),
+    paths: {
+      gpus: [...gpuRanks],
+      nics: nics.map(portId),
+      fromGpu: rows.map(({ rank, toGpus, toNics }) => ({
+        rank,
+        toGpus: toGpus.map(pathJson),
+        toNics: toNics.map(pathJson),
+      })),
+    },
+  };
+}
+
+const hostsJson = ({ hosts }: MachineFacts, rankOffset: number): JsonValue =>
+  hosts.map(({ number, cpus }) => ({ host: number, cpus: cpus.map((cpu) => cpuJson(cpu, rankOffset)) }));
+
+function cpuJson({ node, name, cores, links, devices }: CpuFacts, rankOffset: number): JsonValue {
+  return {
+    numaId: node.numaId,
+    name,
+    cores,
+    toCpus: links.map(({ to, bandwidth }) => ({ numaId: to.numaId, bandwidth: float(bandwidth) })),
+    devices: devices.map((device) => deviceJson(device, rankOffset)),
+  };
+}
+
+function deviceJson(device: DeviceFacts, rankOffset: number): JsonValue {
+  switch (device.kind) {
+    case 'switch':
+      return {
+        kind: 'switch',
+        busId: device.node.busId,
+        pci: pciJson(device.pci),
+        devices: device.devices.map((below) => deviceJson(below, rankOffset)),
+      };
+    case 'gpu':
+      return {
+        kind: 'gpu',
+        busId: device.node.busId,
+        ranks: device.gpus.map(({ rank }) => rank + rankOffset),
+        dev: device.node.dev,
+        name: device.name,
+        sm: device.node.sm,
+        gdr: device.gpus.some(({ gdr }) => gdr),
+        pci: pciJson(device.pci),
+        nvlinks: device.nvlinks.map(({ to, bandwidth, count }) => ({
+          to: to.type === 'DEV' ? to.busId : to.type === 'NVS' ? 'NVSwitch' : 'CPU',
+          count: count ?? null,
+          bandwidth: float(bandwidth),
+        })),
+        c2c: float(device.c2c),
+      };
+    case 'nic':
+      return {
+        kind: 'nic',
+        busId: device.node.busId,
+        pci: device.pci === undefined ? null : pciJson(device.pci),
+        ports: device.ports.map((port) => ({
+          type: port.type,
+          name: port.name,
+          dev: port.dev,
+          id: portId(port),
+          bandwidth: float(port.bandwidth),
+          gdr: port.gdr,
+          coll: port.coll,
+        })),
+      };
+  }
+}
+
+const pciJson = ({ bandwidth, generation, lanes }: PciFacts): JsonValue => ({
+  bandwidth: float(bandwidth),
+  generation: generation ?? null,
+  lanes: lanes ?? null,
+});
+
+/** Digits with which every 32-bit float is found again, and fewer that often do. */
+const FLOAT_DIGITS = [6, 7, 8, 9];
+
+/** A 32-bit float by the shortest decimal number that stands for it: 370.8, not 370.79998779296875. */
+function float(value: number): number {
+  for (const digits of FLOAT_DIGITS) {
+    const short = Number(value.toPrecision(digits));
+    if (Math.fround(short) === value) return short;
+  }
+  return value;
+}
+
+/** Ids have 64 bits, more than a JSON number keeps. */
+const portId = ({ id }: PortNode): string => idText(id);
+const idText = (id: bigint): string => `0x${id.toString(16)}`;
+
+const pathJson = ({ type, bandwidth, hops }: TopoPath): JsonValue => ({
+  type: pathTypeName(type),
+  bandwidth: float(bandwidth),
+  hops: hops.length,
+});
+
+function nodeJson(ranks: readonly number[], domain: Domain, machineOf: (node: number) => number): JsonValue {
+  const { graphs, results, system, node, rankOffset } = domain;
+  return {
+    machine: machineOf(node),
+    ranks: [...ranks],
+    maxBw: float(system.maxBw),
+    totalBw: float(system.totalBw),
+    graphs: Object.fromEntries(
+      GRAPH_TITLES.map(([name]) => [
+        name,
+        graphJson(graphs[name], results[name]?.fallback ?? false, rankOffset, name),
+      ]),
+    ),
+  };
+}
+
+function graphJson(graph: TopoGraph, fallback: boolean, rankOffset: number, name: GraphName): JsonValue {
+  if (graph.nChannels === 0) return null;
+  const channels = graph.channels.slice(0, graph.nChannels);
+  return {
+    pattern: graph.pattern,
+    crossNic: graph.crossNic,
+    nChannels: graph.nChannels,
+    bwIntra: float(graph.bwIntra),
+    bwInter: float(graph.bwInter),
+    latencyInter: float(graph.latencyInter),
+    typeIntra: pathTypeName(graph.typeIntra),
+    typeInter: pathTypeName(graph.typeInter),
+    sameChannels: graph.sameChannels,
+    fallback,
+    channels: channels.map(({ intra, inter }) => ({
+      [name === 'nvls' ? 'head' : 'ranks']:
+        name === 'nvls' ? intra[0]! + rankOffset : intra.map((rank) => rank + rankOffset),
+      nics: inter === null ? null : inter.map(idText),
+    })),
+  };
+}
+
+function channelsJson({ comm, nRanks }: Cluster): JsonValue {
+  const { nChannels, treeUp, treeDown } = comm;
+  return Array.from({ length: nChannels }, (_, channel) => ({
+    ring: [...comm.ringOf(channel)],
+    tree: {
+      up: ofChannel(treeUp, channel, nRanks),
+      down: triples(treeDown, channel, nRanks),
+    },
+  }));
+}
+
+function nvlsJson({ comm, nRanks }: Cluster): JsonValue {
+  const { nvls } = comm;
+  if (nvls === undefined) return null;
+  return {
+    nChannels: nvls.nChannels,
+    nHeads: nvls.nHeads,
+    headRank: [...nvls.headRank],
+    trees: [0, 1].map((tree) => ({
+      up: ofChannel(nvls.treeUp, tree, nRanks),
+      down: triples(nvls.treeDown, tree, nRanks),
+    })),
+  };
+}
+
+function collnetJson({ comm, nRanks }: Cluster): JsonValue {
+  const { collnet, nChannels } = comm;
+  if (collnet === undefined) return null;
+  const { direct } = collnet;
+  return {
+    chains: Array.from({ length: nChannels }, (_, channel) => ({
+      up: ofChannel(collnet.chainUp, channel, nRanks),
+      down: ofChannel(collnet.chainDown, channel, nRanks),
+    })),
+    direct:
+      direct === undefined
+        ? null
+        : Array.from({ length: nRanks }, (_, rank) => {
+            const { headRank, heads, up, down, out, shift } = direct(rank);
+            return { headRank, heads: [...heads], up: [...up], down: [...down], out, shift };
+          }),
+  };
+}
+
+const ofChannel = (values: Int32Array, channel: number, nRanks: number): number[] => [
+  ...values.subarray(channel * nRanks, (channel + 1) * nRanks),
+];
+
+/** By rank: those below it; empty slots are left out. */
+const triples = (values: Int32Array, channel: number, nRanks: number): number[][] =>
+  Array.from({ length: nRanks }, (_, rank) => {
+    const at = (channel * nRanks + rank) * TREE_ARITY;
+    return [...values.subarray(at, at + TREE_ARITY)].filter((child) => child !== -1);
+  });
+
+/** JSON text that people can read: lists of numbers on one line, everything short as well. */
+export function jsonText(value: JsonValue, width = 110, indent = ''): string {
+  const flat = JSON.stringify(value);
+  if (typeof value !== 'object' || value === null) return flat;
+  if (flat.length + indent.length <= width) return flat;
+  const inner = `${indent} `;
+  if (Array.isArray(value)) {
+    if (value.every((one) => typeof one !== 'object')) return flat;
+    return `[\n${value.map((one) => inner + jsonText(one, width, inner)).join(',\n')}\n${indent}]`;
+  }
+  const fields = Object.entries(value as { [name: string]: JsonValue }).map(
+    ([name, one]) => `${inner}${JSON.stringify(name)}: ${jsonText(one, width, inner)}`,
+  );
+  return `{\n${fields.join(',\n')}\n${indent}}`;
+}
