@@ -10,6 +10,7 @@ import { recordedMachine } from '../../topology/detect/recorded-machine.js';
 import type { LogSink } from '../../topology/log.js';
 import type { Environment } from '../../topology/settings.js';
 import type { XmlElement } from '../../topology/xml/element.js';
+import { withoutIgnored } from '../../topology/xml/nesting.js';
 import { readXml } from '../../topology/xml/read.js';
 import { elementsNamed, withRanks } from './documents.js';
 import type { MachineSource } from './options.js';
@@ -24,6 +25,8 @@ export interface OpenedMachine {
   readonly notes: readonly string[];
   /** Whether NVML reports peer-to-peer access between two devices; undefined where nobody can be asked. */
   readonly nvmlP2p: ((busIdA: string, busIdB: string) => boolean) | undefined;
+  /** It was looked at by detection, which honours variables. */
+  readonly isDetected: boolean;
   /** No GPU was found on a machine that was looked at; why. */
   readonly noGpus: string | undefined;
   /** Then: its PCI devices, a line each. */
@@ -59,13 +62,14 @@ function fromFile(path: string, template: TemplateFacts): OpenedMachine {
     });
   }
   const { root, notes } = readXml(text, { root: 'system', file: path });
-  const whole = completed(root, path, template);
+  const whole = completed(withoutIgnored(root), path, template);
   const ranked = withRanks(whole.document);
   return {
     source: path,
     document: ranked.document,
     notes: [...notes, ...whole.notes, ...ranked.notes],
     nvmlP2p: undefined,
+    isDetected: false,
     noGpus: undefined,
     pciDevices: [],
   };
@@ -80,6 +84,7 @@ function detected(machine: Machine, env: Environment, log: LogSink): OpenedMachi
     document,
     notes: [],
     nvmlP2p: nvml === undefined ? undefined : (a, b) => p2pWorks(nvml, a, b),
+    isDetected: true,
     noGpus: hasGpus ? undefined : nvmlProblem || 'the NVIDIA driver shows no GPU',
     pciDevices: hasGpus ? [] : pciDeviceLines(machine.files),
   };

@@ -50,7 +50,7 @@ export function completed(
     } else {
       for (const [at, pci] of all(copy, isBareGpu).entries())
         pci.children.push(gpuElement(gpuCount + at, facts));
-      notes.push(`added ${bareGpus} GPUs with compute capability ${facts.sm / 10}`);
+      notes.push(`added ${bareGpus} GPUs with compute capability ${(facts.sm / 10).toFixed(1)}`);
       if (facts.nvlinks === undefined) {
         notes.push(
           'the file cannot tell NVLinks, which NCCL asks the driver for; --nvlinks N adds N per GPU',

@@ -18,7 +18,7 @@ export interface SearchOptions {
   readonly nvls: boolean;
   readonly settings: TopologySettings;
   /** A graph that a file gives for a search; undefined: search. */
-  readonly loadGraph?: (request: SearchRequest) => TopoGraph | undefined;
+  readonly loadGraph?: (request: SearchRequest, system: TopoSystem) => TopoGraph | undefined;
   readonly log?: LogSink;
 }
 
@@ -42,7 +42,7 @@ export function searchGraphs(system: TopoSystem, options: SearchOptions): Search
   const search = (name: GraphName, request: SearchRequest, wanted: boolean): TopoGraph => {
     const { id, pattern, collNet, minChannels, maxChannels } = request;
     if (!wanted) return startGraph(id, pattern, collNet, minChannels, maxChannels);
-    const loaded = loadGraph?.(request);
+    const loaded = loadGraph?.(request, system);
     if (loaded !== undefined && loaded.nChannels > 0) return loaded;
     const result = computeGraph(space, request, log);
     results[name] = result;
