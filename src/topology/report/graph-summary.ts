@@ -10,16 +10,23 @@ import { GRAPH_TITLES } from './graph-order.js';
 import { Labels } from './labels.js';
 import { equallyFull, linkLoads } from './limits.js';
 import { linkNames, loadText } from './link-names.js';
-import { type RingOrder, ringOrders, ringText, treeOrders, treeText } from './orders.js';
+import { ringOrders, ringText, treeOrders, treeText } from './orders.js';
 import { bandwidthText, countText, rangesText } from './quantities.js';
 import { padEnd, type Style, visibleLength, wrap } from './style.js';
 import { pathTypeName } from './type-legend.js';
 
-/** Orders that are listed; more are counted. */
+/** Orders that are listed of small clusters; more are counted, and larger ones list fewer. */
 const MOST_ORDERS = 16;
 
-/** Ranks of an order that are shown. */
-const MOST_RANKS = 144;
+/** Ranks of a cluster whose orders are shown rank by rank. */
+const FEW_RANKS = 32;
+const SOME_RANKS = 128;
+
+/** Ranks, or runs of ranks, that are shown of an order; half of it for large clusters. */
+const MOST_WORDS = 64;
+
+/** Columns that an order gets however narrow the terminal is. */
+const LEAST_ORDER_WIDTH = 20;
 
 /** Domains that were searched with the same result share everything; each of these stands for its equals. */
 export function distinctDomains(domains: readonly Domain[]): Domain[] {
@@ -57,13 +64,16 @@ function graphTable(domain: Domain, style: Style): string[] {
       `${nChannels} x ${bandwidthText(bwIntra)}${differs ? ` (${bandwidthText(bwInter)} to NICs)` : ''}`,
       bandwidthText(nChannels * bwIntra),
       pathTypeName(typeIntra),
-      ...(system.inter ? [pathTypeName(typeInter)] : []),
+      ...(system.inter ? [pathTypeName(typeInter) + crossText(graph)] : []),
       limitText(domain, name, graph, labels),
     ];
   });
   const heads = ['', 'channels x GB/s', 'GB/s', 'GPUs', ...(system.inter ? ['NICs'] : []), 'fullest link'];
   return columns([heads, ...rows], style);
 }
+
+/** Channels that come in by one NIC and leave by another need a network that joins all rails. */
+const crossText = ({ crossNic }: TopoGraph): string => (crossNic === 0 ? '' : `, crossNic ${crossNic}`);
 
 function limitText(domain: Domain, name: GraphName, graph: TopoGraph, labels: Labels): string {
   if (domain.results[name]?.fallback === true) return 'nothing was found; simple order';
@@ -96,57 +106,70 @@ function columns(rows: readonly (readonly string[])[], style: Style): string[] {
 export function orderSummary({ comm, domains }: Cluster, style: Style): string[] {
   const { rankToNode, nRanks, nNodes } = comm;
   if (nRanks === 1) return [];
+  const most = nRanks <= FEW_RANKS ? MOST_ORDERS : nRanks <= SOME_RANKS ? MOST_ORDERS / 2 : MOST_ORDERS / 4;
+  const limits = {
+    words: nRanks <= SOME_RANKS ? MOST_WORDS : MOST_WORDS / 2,
+    joins: nRanks > FEW_RANKS,
+  };
   const rings = ringOrders(comm);
   const trees = treeOrders(comm);
-  const lines = [style.heading('Rings'), ...rings.slice(0, MOST_ORDERS).flatMap(ringLines)];
-  lines.push(...more(rings.length), '', style.heading('Trees'));
-  for (const tree of trees.slice(0, MOST_ORDERS)) {
-    lines.push(...entry(tree.channels, treeText(tree, MOST_RANKS)));
-  }
-  lines.push(...more(trees.length));
-  lines.push(
+  return [
+    style.heading('Rings'),
+    ...list(
+      rings,
+      ({ channels }) => nicNames(domains[0]!, channels[0]!),
+      (ring) => ringText(ring, rankToNode, limits),
+    ),
+    '',
+    style.heading('Trees'),
+    ...list(
+      trees,
+      () => '',
+      (tree) => treeText(tree, limits),
+    ),
     style.dim(
       nNodes > 1
-        ? '| goes to another node; (..) (..) are branches of a tree'
-        : 'each rank sends to the next one; in a tree the first one is the root',
+        ? '| goes to another node; (..) (..) are branches; NICs are those of node 0, in and out'
+        : 'each rank sends to the next one, the last one of a ring to the first; a tree starts at its root',
     ),
-  );
-  return lines;
+  ];
 
-  function ringLines(ring: RingOrder): string[] {
-    return entry(ring.channels, ringText(ring, rankToNode, MOST_RANKS) + nics(ring));
-  }
-
-  /** NICs of the first node, which receives and sends through them. */
-  function nics({ channels }: RingOrder): string {
-    const { graphs, system, rankOffset } = domains[0]!;
-    const graph = graphs.ring;
-    const ends = graph.channels[channels[0]! % Math.max(1, graph.nChannels)]?.inter;
-    if (ends === undefined || ends === null) return '';
-    const labels = new Labels(system, rankOffset);
-    const [into, out] = ends.map((id) => system.nodes.NET.find((net) => net.id === id));
-    if (into === undefined || out === undefined) return '';
-    const first = nNodes > 1 ? 'node 0: ' : '';
-    const names =
-      into === out
-        ? `${first}NIC ${labels.of(into)}`
-        : `${first}in by ${labels.of(into)}, out by ${labels.of(out)}`;
-    return `  ${style.dim(`(${names})`)}`;
-  }
-
-  function entry(channels: readonly number[], text: string): string[] {
-    const head = `channel${channels.length > 1 ? 's' : ''} ${rangesText(channels)}`;
-    const indent = ' '.repeat(HEAD_WIDTH);
-    return wrap(`${padEnd(head, HEAD_WIDTH - 1)} ${text}`, style.width, indent);
-  }
-
-  function more(count: number): string[] {
-    return count > MOST_ORDERS ? [style.dim(`and ${count - MOST_ORDERS} more orders`)] : [];
+  function list<T extends { readonly channels: readonly number[] }>(
+    orders: readonly T[],
+    nics: (order: T) => string,
+    text: (order: T) => string,
+  ): string[] {
+    const rows = orders.slice(0, most).map((order) => ({
+      head: `channel${order.channels.length > 1 ? 's' : ''} ${rangesText(order.channels)}`,
+      nics: nics(order),
+      text: text(order),
+    }));
+    const headWidth = Math.max(...rows.map(({ head }) => head.length));
+    const nicWidth = Math.max(...rows.map((row) => row.nics.length));
+    const lines = rows.flatMap((row) => {
+      const columnsBefore = [padEnd(row.head, headWidth)];
+      if (nicWidth > 0) columnsBefore.push(style.nic(padEnd(row.nics, nicWidth)));
+      const start = `${columnsBefore.join('  ')}  `;
+      const indent = visibleLength(start);
+      const [first, ...others] = wrap(row.text, Math.max(LEAST_ORDER_WIDTH, style.width - indent));
+      return [start + first, ...others.map((line) => ' '.repeat(indent) + line)];
+    });
+    const hidden = orders.length - rows.length;
+    return hidden > 0 ? [...lines, style.dim(`and ${hidden} more; --json has all`)] : lines;
   }
 }
 
-/** Room for the channels before an order. */
-const HEAD_WIDTH = 18;
+/** `mlx5_0 mlx5_1`: NICs by which a ring enters and leaves a node; one if they are the same, '' if it needs none. */
+function nicNames({ graphs: { ring }, system, rankOffset }: Domain, channel: number): string {
+  const ends = ring.channels[channel % Math.max(1, ring.nChannels)]?.inter;
+  if (ends === undefined || ends === null) return '';
+  const labels = new Labels(system, rankOffset);
+  const names = ends.map((id) => {
+    const nic = system.nodes.NET.find((net) => net.id === id);
+    return nic === undefined ? 'no NIC' : labels.of(nic);
+  });
+  return [...new Set(names)].join(' ');
+}
 
 /** How many channels each kind of operation gets. */
 export function channelCounts({ comm, nRanks }: Cluster): string {

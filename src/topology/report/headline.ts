@@ -3,8 +3,9 @@
  */
 import type { Cluster } from '../cluster.js';
 import type { DevNode, PortNode, TopoSystem } from '../system/node.js';
+import { LinkType } from '../system/path-type.js';
 import { gpuName } from './product-names.js';
-import { countText, listText, netSpeedText } from './quantities.js';
+import { bandwidthText, countText, listText, netSpeedText } from './quantities.js';
 
 /** What to say of machines that are all described by the same few documents. */
 export function headline(cluster: Cluster): string {
@@ -21,7 +22,18 @@ export function headline(cluster: Cluster): string {
     countText(comm.nNodes, 'node'),
     countText(nRanks, 'rank'),
   ];
-  return `${first}${said.join(' | ')}; ${parts.join(', ')}`;
+  return `${first}${said.join(' | ')}; ${parts.join(', ')}${splitText(cluster)}`;
+}
+
+/** Says that a host is not one node, which most people would expect. */
+function splitText({ domains }: Cluster): string {
+  const counts = new Map<number, number>();
+  for (const { node } of domains) counts.set(node, (counts.get(node) ?? 0) + 1);
+  const kinds = new Set(counts.values());
+  const [parts = 1] = kinds;
+  if (kinds.size === 1 && parts === 1) return '';
+  const what = counts.size === 1 ? 'this host' : kinds.size === 1 ? 'each host' : 'some hosts';
+  return `. NCCL treats ${what} as ${kinds.size === 1 ? parts : 'several'} nodes (the network is faster than the way between their GPUs)`;
 }
 
 function machineText(system: TopoSystem): string {
@@ -32,7 +44,7 @@ function machineText(system: TopoSystem): string {
   const nics = nicTexts(system);
   return [
     `${kindsText(used)} ${places}`,
-    NVS.length > 0 ? 'NVSwitch' : nvlinkText(used),
+    NVS.length > 0 ? `NVSwitch${nvlinkSpeed(used)}` : nvlinkText(used),
     nics.length > 0 ? listText(nics) : 'no NIC',
   ]
     .filter((part) => part !== '')
@@ -51,10 +63,22 @@ function kindsText(devices: readonly DevNode[]): string {
 
 function nvlinkText(devices: readonly DevNode[]): string {
   if (devices.length < 2) return '';
-  const linked = (a: DevNode, b: DevNode) => a.links.some(({ to, type }) => to === b && type === 1);
+  const linked = (a: DevNode, b: DevNode) =>
+    a.links.some(({ to, type }) => to === b && type === LinkType.NVL);
   const pairs = devices.flatMap((a) => devices.filter((b) => a !== b).map((b) => linked(a, b)));
-  if (pairs.every(Boolean)) return 'NVLink between all GPUs';
-  return pairs.some(Boolean) ? 'NVLink between some GPUs' : 'no NVLink';
+  const speed = nvlinkSpeed(devices);
+  if (pairs.every(Boolean)) return `NVLink between all GPUs${speed}`;
+  return pairs.some(Boolean) ? `NVLink between some GPUs${speed}` : 'no NVLink';
+}
+
+/** ` (370.8 GB/s per GPU)`, for GPUs that differ the range. */
+function nvlinkSpeed(devices: readonly DevNode[]): string {
+  const speeds = devices.map(({ links }) =>
+    links.reduce((sum, { type, bandwidth }) => sum + (type === LinkType.NVL ? bandwidth : 0), 0),
+  );
+  const [least, most] = [Math.min(...speeds), Math.max(...speeds)];
+  const from = Math.abs(most - least) < 0.01 ? '' : `${bandwidthText(least)} to `;
+  return ` (${from}${bandwidthText(most)} GB/s per GPU)`;
 }
 
 /** `8 NICs of 400 Gbit/s`, by speed. */

@@ -21,6 +21,9 @@ import { type Paint, padEnd, type Style, visibleLength } from './style.js';
 /** Lines that fit on a screen; longer trees are folded. */
 const SCREEN_LINES = 44;
 
+/** Runs of ranks in a label. */
+const MOST_RUNS = 4;
+
 /** One line: a label at its depth and what is said about it in columns. */
 interface Row {
   readonly prefix: string;
@@ -84,10 +87,13 @@ class Drawing {
 
   #hosts(hosts: readonly HostFacts[]): Item[] {
     return groups(hosts, hostShape, this.#folds).map((group) => ({
-      label: this.#style.strong(`Host ${rangesText(group.map(({ number }) => number))}`),
+      label:
+        this.#style.strong(
+          `Host${group.length > 1 ? 's' : ''} ${rangesText(group.map(({ number }) => number))}`,
+        ) + (group.length > 1 ? ', all alike' : ''),
       busId: '',
       pcie: '',
-      notes: group.length > 1 ? `${group.length} alike` : '',
+      notes: '',
       children: this.#cpus(group),
     }));
   }
@@ -157,7 +163,7 @@ class Drawing {
     const isOther = this.#machine.hosts.length === 1 && gpus.some(({ dev, rank }) => dev !== rank);
     const dev = group.length === 1 && isOther ? `, NVML ${node.dev}` : '';
     const shared = gpus.length > 1 ? `, ${gpus.length} ranks each` : '';
-    const label = ranks.length > 0 ? `GPU ${rangesText(ranks)}` : 'GPU of no rank';
+    const label = ranks.length > 0 ? `GPU ${shortRanges(ranks)}` : 'GPU of no rank';
     const gdr = gpus.length > 0 && gpus.every((gpu) => !gpu.gdr) ? ['no GPUDirect'] : [];
     return {
       label: `${this.#style.gpu(label)} ${name}${part}${shared}${dev}`,
@@ -247,10 +253,16 @@ function gpuList(names: readonly string[]): string {
   return `GPU ${rangesText(numbers.map(Number))}`;
 }
 
-/** Names with a common stem and rising numbers are shortened: `mlx5_0 .. mlx5_7`. */
+/** The first and the last of several names; hosts that are alike use the same ones: `mlx5_0 .. mlx5_7`. */
 function namesText(names: readonly string[]): string {
-  if (names.length <= 2) return names.join(', ');
-  return `${names[0]} .. ${names.at(-1)}`;
+  const different = [...new Set(names)];
+  return different.length <= 2 ? different.join(', ') : `${different[0]} .. ${different.at(-1)}`;
+}
+
+/** Ranks with runs joined; of many runs the first and the last: `0-1 .. 68-69`. */
+function shortRanges(ranks: readonly number[]): string {
+  const runs = rangesText(ranks).split(' ');
+  return runs.length <= MOST_RUNS ? runs.join(' ') : `${runs[0]} .. ${runs.at(-1)}`;
 }
 
 const busIds = (ids: readonly string[]): string =>

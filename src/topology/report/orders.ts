@@ -57,47 +57,92 @@ function isEqual(a: Int32Array, b: Int32Array): boolean {
   return a.length === b.length && a.every((value, at) => value === b[at]);
 }
 
+/** Ranks that follow each other by one, up or down, are joined from this many on: `7..1`. */
+const SHORTEST_RUN = 4;
+
+/** What orders are cut to. */
+export interface OrderLimits {
+  /** Ranks, or runs of them, at most. */
+  readonly words: number;
+  /** Join runs of ranks. */
+  readonly joins: boolean;
+}
+
 /** Ranks of a ring with bars where it goes to another node: `0 1 2 3 | 4 5 6 7`. */
-export function ringText({ order }: RingOrder, rankToNode: Int32Array, most: number): string {
+export function ringText({ order }: RingOrder, rankToNode: Int32Array, limits: OrderLimits): string {
   const words: string[] = [];
-  for (const [at, rank] of order.entries()) {
-    if (words.length >= most) {
-      words.push(`... ${order.length - at} more`);
-      break;
+  let part: number[] = [];
+  let shown = 0;
+  let room = limits.words;
+  const close = () => {
+    for (const { text, ranks } of runsOf(part, limits.joins)) {
+      if (room <= 0) return;
+      words.push(text);
+      shown += ranks;
+      room -= 1;
     }
-    if (at > 0 && rankToNode[order[at - 1]!] !== rankToNode[rank]) words.push('|');
-    words.push(`${rank}`);
+    part = [];
+  };
+  for (const [at, rank] of order.entries()) {
+    if (at > 0 && rankToNode[order[at - 1]!] !== rankToNode[rank]) {
+      close();
+      if (room <= 0) break;
+      words.push('|');
+    }
+    part.push(rank);
   }
-  return words.join(' ');
+  close();
+  const hidden = order.length - shown;
+  return words.join(' ') + (hidden > 0 ? ` ... ${hidden} more` : '');
 }
 
 /** A tree as chains; a rank with several below it opens a bracket for each: `0 (1 2 3) (4 5 6 7)`. */
-export function treeText(tree: TreeOrder, most: number): string {
-  let left = most;
+export function treeText(tree: TreeOrder, limits: OrderLimits): string {
+  let room = limits.words;
   let hidden = 0;
   const write = (start: number): string => {
+    const chain: number[] = [start];
+    let below = tree.below(start);
+    for (; below.length === 1 && chain.length <= tree.up.length; below = tree.below(below[0]!)) {
+      chain.push(below[0]!);
+    }
     const words: string[] = [];
-    for (let rank: number | undefined = start; rank !== undefined; ) {
-      if (left <= 0) {
-        hidden += countBelow(tree, rank);
-        break;
-      }
-      left -= 1;
-      words.push(`${rank}`);
-      const below: readonly number[] = tree.below(rank);
-      if (below.length > 1) {
-        for (const child of below) {
-          const branch = write(child);
-          if (branch !== '') words.push(`(${branch})`);
-        }
-        break;
-      }
-      rank = below[0];
+    let shown = 0;
+    for (const { text, ranks } of runsOf(chain, limits.joins)) {
+      if (room <= 0) break;
+      words.push(text);
+      shown += ranks;
+      room -= 1;
+    }
+    hidden += chain.length - shown;
+    for (const child of below) {
+      if (room <= 0) hidden += countBelow(tree, child);
+      else words.push(`(${write(child)})`);
     }
     return words.join(' ');
   };
   const text = write(tree.root);
   return hidden > 0 ? `${text} ... ${hidden} more` : text;
+}
+
+/** Ranks as words; if wanted, long runs by one up or down are one word. */
+function runsOf(ranks: readonly number[], joins: boolean): { text: string; ranks: number }[] {
+  const words: { text: string; ranks: number }[] = [];
+  for (let at = 0; at < ranks.length; ) {
+    const step = (ranks[at + 1] ?? Number.NaN) - ranks[at]!;
+    let end = at;
+    if (joins && Math.abs(step) === 1) {
+      while (end + 1 < ranks.length && ranks[end + 1]! - ranks[end]! === step) end += 1;
+    }
+    if (end - at + 1 < SHORTEST_RUN) {
+      words.push({ text: `${ranks[at]}`, ranks: 1 });
+      at += 1;
+    } else {
+      words.push({ text: `${ranks[at]}..${ranks[end]}`, ranks: end - at + 1 });
+      at = end + 1;
+    }
+  }
+  return words;
 }
 
 /** Ranks of a subtree; a loop, which no tree has, is not followed for ever. */

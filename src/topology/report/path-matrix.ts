@@ -97,15 +97,16 @@ function summary({ rows, gpuRanks, nics }: PathTable, style: Style): string[] {
   const section = (what: string, paths: readonly TopoPath[]) => {
     if (paths.length === 0) return [];
     const counts = new Map<string, number>();
-    for (const path of paths) counts.set(cellText(path), (counts.get(cellText(path)) ?? 0) + 1);
+    for (const path of paths) {
+      const text = cellText(path) + (path.type === PathType.DIS ? '' : ' GB/s');
+      counts.set(text, (counts.get(text) ?? 0) + 1);
+    }
     const sorted = [...counts].sort(([, a], [, b]) => b - a);
-    const all = sorted.length === 1 ? 'all ' : '';
-    return [
-      `${what}: ${sorted.map(([cell, count]) => `${cell} GB/s (${all}${count} of ${paths.length})`).join(', ')}`,
-    ].flatMap((line) => wrap(line, style.width, '  '));
+    const said = sorted.map(([text, count]) => `${text} ${sorted.length === 1 ? 'all' : count}`);
+    return wrap(`${what}, ${paths.length} pairs: ${said.join(', ')}`, style.width, '  ');
   };
   return [
-    ...section(`${countText(gpuRanks.length, 'GPU')}, pairs`, gpuPaths),
-    ...section(`to ${countText(nics.length, 'NIC')}`, nicPaths),
+    ...section(`between ${countText(gpuRanks.length, 'GPU')}`, gpuPaths),
+    ...section(`${countText(gpuRanks.length, 'GPU')} to ${countText(nics.length, 'NIC')}`, nicPaths),
   ];
 }

@@ -55,7 +55,7 @@ export function textReport(input: ReportInput, style: Style): string[] {
     const facts = machineFacts(system, group.document);
     lines.push('', style.heading(`Machine${title}`), ...machineTree(facts, system, style, rankOffset));
     const paths = pathMatrix(pathTable(group.domains), system, style);
-    if (paths.length > 0) lines.push('', style.heading(`Paths${title}: type, GB/s`), ...paths);
+    if (paths.length > 0) lines.push('', style.heading(`Paths${title}, type and GB/s`), ...paths);
   }
   lines.push('', style.heading('Channels'), ...graphSummary(cluster, style));
   lines.push(...wrap(channelCounts(cluster), style.width));
@@ -66,7 +66,8 @@ export function textReport(input: ReportInput, style: Style): string[] {
 
 function described(group: MachineGroup, kinds: number): { system: TopoSystem; title: string } {
   const { nodes, domains } = group;
-  const alike =
-    nodes.length > 1 ? `, the same for machines ${rangesText(nodes, ', ')}` : ` of machine ${nodes[0]}`;
-  return { system: domains[0]!.whole, title: kinds > 1 || nodes.length > 1 ? alike : '' };
+  const [{ whole: system }] = domains as [Domain];
+  const numbers = `${nodes.length > 1 ? 's' : ''} ${rangesText(nodes, ', ')}`;
+  const alike = nodes.length > 1 ? ` (${nodes.length} alike)` : '';
+  return { system, title: kinds > 1 ? `${numbers}${alike}` : alike };
 }
