@@ -5,12 +5,13 @@ import type { Domain } from '../../cluster.js';
 import type { SearchResult, SearchRun } from '../../search/compute.js';
 import { Pattern, type TopoGraph } from '../../search/graph.js';
 import type { GraphName } from '../../search/search-all.js';
+import type { TopologySettings } from '../../settings.js';
 import { LinkType } from '../../system/path-type.js';
 import { GRAPH_TITLES } from '../graph-order.js';
 import { type Bundle, foundBundle, lowestSm, type NextStep, nextSteps, searchEnd } from '../headroom.js';
 import { Labels } from '../labels.js';
 import { equallyFull, linkLoads } from '../limits.js';
-import { linkNames, loadText } from '../link-names.js';
+import { linkName, loadText } from '../link-names.js';
 import { bandwidthText, countText } from '../quantities.js';
 import { meaningOf, pathTypeName } from '../type-legend.js';
 import { because, type Evidence, type Explanation, type Topic } from './explanation.js';
@@ -26,7 +27,11 @@ const TOPICS: Readonly<Record<GraphName, Topic>> = {
 const titleOf = (name: GraphName): string => GRAPH_TITLES.find(([own]) => own === name)![1];
 
 /** Sentences on one graph of a domain; none if it was not searched. */
-export function graphExplanations(domain: Domain, name: GraphName): Explanation[] {
+export function graphExplanations(
+  domain: Domain,
+  name: GraphName,
+  settings: TopologySettings,
+): Explanation[] {
   const result = domain.results[name];
   const graph = domain.graphs[name];
   if (result === undefined) {
@@ -35,7 +40,7 @@ export function graphExplanations(domain: Domain, name: GraphName): Explanation[
     return [because(TOPICS[name], text, { channels: graph.nChannels, bwIntra: graph.bwIntra })];
   }
   if (graph.nChannels === 0) return [];
-  return new GraphStory(domain, name, graph, result).tell();
+  return new GraphStory(domain, name, graph, result, settings).tell();
 }
 
 class GraphStory {
@@ -44,8 +49,16 @@ class GraphStory {
   readonly #graph: TopoGraph;
   readonly #result: SearchResult;
   readonly #labels: Labels;
+  readonly #settings: TopologySettings;
 
-  constructor(domain: Domain, name: GraphName, graph: TopoGraph, result: SearchResult) {
+  constructor(
+    domain: Domain,
+    name: GraphName,
+    graph: TopoGraph,
+    result: SearchResult,
+    settings: TopologySettings,
+  ) {
+    this.#settings = settings;
     this.#domain = domain;
     this.#name = name;
     this.#graph = graph;
@@ -113,7 +126,7 @@ class GraphStory {
       ? 'channels of 25 GB/s or more are'
       : found.bwIntra >= 50
         ? 'channels of 50 GB/s or more are'
-        : 'up to 4 channels of 25 GB/s or more are';
+        : 'at most 4 channels of 25 GB/s or more are';
     return [
       this.#because(
         `The search found ${bundleText(found)}; ${rule} split in two, because more channels keep more of a GPU busy.`,
@@ -131,16 +144,18 @@ class GraphStory {
     const alike = equallyFull(loads, fullest);
     const surcharge =
       fullest.intelSurcharge > 0
-        ? '; a way through an Intel CPU takes 6/5 of its bandwidth from PCIe links, which is counted here'
+        ? ' A way from a GPU through an Intel CPU takes 6/5 of its bandwidth from PCIe links, which is counted here.'
         : '';
-    const verb = alike.length > 1 ? 'carry' : 'carries';
+    const others =
+      alike.length > 1 ? ` (${countText(alike.length - 1, 'other is', 'others are')} as full)` : '';
     const left = Math.max(0, fullest.capacity - fullest.load);
     return [
       this.#because(
-        `Fullest: ${linkNames(alike, this.#labels)} ${verb} ${loadText(fullest)}, ${bandwidthText(left)} left${surcharge}.`,
+        `The fullest is the ${linkName(fullest, this.#labels)} with ${loadText(fullest)}, ` +
+          `${bandwidthText(left)} left${others}.${surcharge}`,
         {
           fact: 'fullest',
-          link: linkNames([fullest], this.#labels),
+          link: linkName(fullest, this.#labels),
           load: fullest.load,
           capacity: fullest.capacity,
           alike: alike.length,
@@ -161,12 +176,12 @@ class GraphStory {
         const { load } = obstacle;
         const factor = load.intelSurcharge > 0 ? ' (with the factor 6/5 of ways through an Intel CPU)' : '';
         return this.#because(
-          `${subject} does not fit: the ${linkNames([load], this.#labels)} would have to carry ` +
-            `${bandwidthText(load.load)} GB/s${factor} and has ${bandwidthText(load.capacity)}.`,
+          `${subject} does not fit: on the ${linkName(load, this.#labels)} it would take ` +
+            `${bandwidthText(load.load)} GB/s${factor}, more than its ${bandwidthText(load.capacity)}.`,
           {
             ...evidence,
             obstacle: 'link',
-            link: linkNames([load], this.#labels),
+            link: linkName(load, this.#labels),
             need: load.load,
             capacity: load.capacity,
           },
@@ -316,8 +331,8 @@ class GraphStory {
 
   #crossNic(): Explanation[] {
     const graph = this.#graph;
-    const { system, comm } = { system: this.#domain.system, comm: this.#domain.comm };
-    if (!system.inter || comm === undefined || graph.pattern !== Pattern.RING) return [];
+    const { system } = this.#domain;
+    if (!system.inter || graph.pattern !== Pattern.RING) return [];
     const { NET } = system.nodes;
     const { runs } = this.#result;
     if (graph.crossNic === 2) {
@@ -348,11 +363,11 @@ class GraphStory {
     }
     if (NET.length < 2) return [];
     const tried = runs.some(({ crossNic }) => crossNic === 2);
-    const why = tried
-      ? 'different NICs (crossNic 2) were tried and found no more'
-      : runs.some(({ crossNic }) => crossNic === 0) && runs.length > 0
-        ? 'different NICs did not have to be tried'
-        : 'NCCL_CROSS_NIC=0 forbids different ones';
+    const untried =
+      this.#settings.crossNic === 0
+        ? 'NCCL_CROSS_NIC=0 forbids different ones'
+        : 'different NICs did not have to be tried';
+    const why = tried ? 'different NICs (crossNic 2) were tried and found no more' : untried;
     return [
       this.#because(`Every channel leaves by the NIC it enters by (crossNic 0): ${why}.`, {
         fact: 'crossNic',

@@ -1,0 +1,102 @@
+/**
+ * Which NCCL_* variables differ from their defaults, and what each of them does.
+ */
+import { type TopologySettings, topologySettings } from '../../settings.js';
+import { PATH_TYPE_NAMES } from '../../system/path-type.js';
+import { because, type Explanation } from './explanation.js';
+
+type Key = keyof TopologySettings;
+
+/** Variable and effect of each setting; `{}` stands for the value. */
+const EFFECTS: Readonly<Record<Key, readonly [variable: string, effect: string]>> = {
+  crossNic: [
+    'NCCL_CROSS_NIC',
+    'whether a ring may leave by another NIC than it enters by (0 never, 1 always, 2 if better)',
+  ],
+  nvbDisable: ['NCCL_NVB_DISABLE', 'no NVLink path leads through a third GPU'],
+  p2pLevel: [
+    'NCCL_P2P_LEVEL',
+    'worst path over which GPUs reach each other directly (LOC also by NCCL_P2P_DISABLE=1)',
+  ],
+  ignoreDisabledP2p: [
+    'NCCL_IGNORE_DISABLED_P2P',
+    'what to do where the driver reports no peer-to-peer access (1 no message, 2 do not ask)',
+  ],
+  gdrLevel: ['NCCL_NET_GDR_LEVEL', 'worst path between GPU and NIC for GPUDirect RDMA'],
+  gdrRead: ['NCCL_NET_GDR_READ', 'whether NICs read GPU memory directly when sending'],
+  gdrC2c: ['NCCL_NET_GDR_C2C', 'whether GPUDirect RDMA counts chip-to-chip links (P2C) as near'],
+  gdrMloPart: ['NCCL_NET_GDR_MLOPART', 'whether GPU partitions may use GPUDirect RDMA'],
+  forceFlush: ['NCCL_NET_FORCE_FLUSH', 'a flush after every message received with GPUDirect RDMA'],
+  netDisableIntra: ['NCCL_NET_DISABLE_INTRA', 'the network is never used between GPUs of one host'],
+  shmDisable: ['NCCL_SHM_DISABLE', 'no shared memory between ranks of one host'],
+  pxnDisable: ['NCCL_PXN_DISABLE', 'no GPU uses a NIC through another GPU'],
+  pxnC2c: ['NCCL_PXN_C2C', 'whether a GPU may relay to a NIC that it reaches by its chip-to-chip link'],
+  p2pPxnLevel: [
+    'NCCL_P2P_PXN_LEVEL',
+    'whether send and receive use NICs through other GPUs (0 never, 1 where better, 2 always)',
+  ],
+  netDevsPolicy: ['NCCL_NETDEVS_POLICY', 'how many of its nearest NICs a GPU uses'],
+  mnnvlEnable: ['NCCL_MNNVL_ENABLE', 'NVLink across hosts (0 no, 1 yes, 2 if there are several hosts)'],
+  mnnvlUuid: ['NCCL_MNNVL_UUID', 'replaces the NVLink domain that the driver reports'],
+  mnnvlCliqueId: ['NCCL_MNNVL_CLIQUE_ID', 'replaces the clique that the driver reports'],
+  mnnvlCrossClique: ['NCCL_MNNVL_CROSS_CLIQUE', 'peer-to-peer between cliques of one NVLink domain'],
+  scatterNets: [
+    'NCCL_MNNVL_SCATTER_NETS_ENABLE',
+    'whether channels of an NVLink domain spread over the NICs of all hosts',
+  ],
+  railPerHost: [
+    'NCCL_MNNVL_RAIL_PER_HOST',
+    'NICs of different hosts are one rail if they have the same place',
+  ],
+  splitMloPart: ['NCCL_TOPO_SPLIT_MLOPART', 'whether partitions of a GPU are devices of their own'],
+  minChannels: ['NCCL_MIN_NCHANNELS', 'least number of channels'],
+  maxChannels: ['NCCL_MAX_NCHANNELS', 'greatest number of channels'],
+  minCtas: ['NCCL_MIN_CTAS', 'least number of channels'],
+  maxCtas: ['NCCL_MAX_CTAS', 'greatest number of channels'],
+  workArgsBytes: ['NCCL_WORK_ARGS_BYTES', 'size of kernel arguments, which bounds the channels of a launch'],
+  unpackDoubleChannels: [
+    'NCCL_UNPACK_DOUBLE_NCHANNELS',
+    'whether channels are doubled for network devices that unpack',
+  ],
+  minP2pChannels: ['NCCL_MIN_P2P_NCHANNELS', 'least number of channels for send and receive'],
+  maxP2pChannels: ['NCCL_MAX_P2P_NCHANNELS', 'greatest number of channels for send and receive'],
+  p2pPerChannelNetBw: [
+    'NCCL_P2P_PER_CHANNEL_NET_BW',
+    'GB/s of the network that one channel of send and receive is for',
+  ],
+  p2pMaxPeers: ['NCCL_P2P_MAX_PEERS', 'peers that a rank talks to at once'],
+  nvlsChunkSize: ['NCCL_NVLS_CHUNKSIZE', 'bytes that an NVLS channel moves at a time'],
+  nvlsTreeMaxChunkSize: ['NCCL_NVLSTREE_MAX_CHUNKSIZE', 'most bytes that an NVLS tree moves at a time'],
+  ignoreNetMismatch: ['NCCL_IGNORE_NET_MISMATCH', 'ranks may see different numbers of network devices'],
+  ignoreCollnetMismatch: [
+    'NCCL_IGNORE_COLLNET_MISMATCH',
+    'ranks may see different numbers of CollNet devices',
+  ],
+  collnetNodeThreshold: ['NCCL_COLLNET_NODE_THRESHOLD', 'nodes from which on CollNet is used'],
+};
+
+/** One sentence per setting that is not the default. */
+export function variableExplanations(settings: TopologySettings): Explanation[] {
+  const defaults = topologySettings();
+  return (Object.keys(EFFECTS) as Key[]).flatMap((key) => {
+    const value = valueText(key, settings[key]);
+    const usual = valueText(key, defaults[key]);
+    if (value === usual) return [];
+    const [variable, effect] = EFFECTS[key];
+    return [
+      because('variables', `${variable} is ${value} (default: ${usual}): ${effect}.`, {
+        variable,
+        value,
+        default: usual,
+      }),
+    ];
+  });
+}
+
+function valueText(key: Key, value: TopologySettings[Key]): string {
+  if (value === undefined) return 'by the machine';
+  if (key === 'p2pLevel' || key === 'gdrLevel') return PATH_TYPE_NAMES[value as number] ?? `${value}`;
+  if (typeof value === 'boolean') return value ? '1' : '0';
+  if (typeof value !== 'object') return `${value}`;
+  return value.kind === 'MAX' ? `MAX:${value.limit}` : value.kind;
+}
