@@ -178,15 +178,14 @@ const fileEntry = (path: string, text: string): ArchiveEntry => ({
 });
 
 function entryOf(path: string, node: TracedNode, mask: Mask): ArchiveEntry[] {
-  if (!/^\/(?:sys|proc)(?:\/|$)/.test(path)) return [];
+  if (path === '/proc/cpuinfo')
+    return node.kind === 'file' ? [fileEntry(path, cpuLines(node.text ?? ''))] : [];
+  if (!/^\/sys(?:\/|$)/.test(path)) return [];
   if (node.kind === 'link') return [{ kind: 'link', path: path.slice(1), target: node.target }];
   if (node.kind === 'directory') return [{ kind: 'directory', path: path.slice(1) }];
   const name = path.split('/').at(-1)!;
   const text = node.text ?? '';
-  if (path === '/proc/cpuinfo') return [fileEntry(path, cpuLines(text))];
-  if (name.endsWith('_guid')) return [fileEntry(path, maskedGuid(text, mask))];
-  // Of what else stands in /proc the host hash is made.
-  return path.startsWith('/proc/') ? [] : [fileEntry(path, text)];
+  return [fileEntry(path, name.endsWith('_guid') ? maskedGuid(text, mask) : text)];
 }
 
 /** The first processor's lines. */

@@ -104,6 +104,20 @@ describe('the way up from a GPU', () => {
     );
   });
 
+  test('cuts a text at the length that NCCL has room for, and takes what no kernel writes for nothing', () => {
+    const mask = (text: string) => {
+      const machine = small().pci(['0000:08:00.0'], GPU).node(0, text);
+      return /affinity="([^"]*)"/.exec(document(machine.machine({ nvml }))[1]!)?.[1];
+    };
+    // 255 bytes are read; the last one, usually the line's end, is dropped.
+    expect(mask('f'.repeat(253))).toBe('f'.repeat(253));
+    expect(mask('f'.repeat(254))).toBe('f'.repeat(254));
+    expect(mask('f'.repeat(300))).toBe('f'.repeat(254));
+    for (const text of ['', 'ff"/><cpu numaid="9', 'f\tf', 'f\nf', 'f\u0000f', '\u00ff']) {
+      expect(mask(text)).toBeUndefined();
+    }
+  });
+
   test('hangs a device that sysfs does not show below processor -1, with what NVML knows of it', () => {
     const lines = document(small().machine({ nvml }));
     expect(lines.slice(1, 3)).toEqual([

@@ -93,6 +93,7 @@ describe('a recording', () => {
       expect(withoutGuids(xmlOf(copy, env, []))).toBe(withoutGuids(xmlOf(machine, env, [])));
     }
     expect(xmlOf(copy)).toContain('<pcilink target="0000:88:00.0"/>');
+    expect(copy.files.text('/proc/cpuinfo')).toBe(SKYLAKE.replace(/^processor.*\n/, ''));
     expect(copy.hostHash).toBe(0x1234n);
   });
 
