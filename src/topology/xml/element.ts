@@ -12,6 +12,8 @@ export interface XmlElement {
   children: XmlElement[];
   /** Line of the file on which the element starts, from 1; absent for elements that no file holds. */
   line?: number;
+  /** The file closes the element in its own tag (`/>`); absent for elements that no file holds. */
+  selfClosing?: boolean;
 }
 
 /** A new element without children. */
@@ -35,6 +37,7 @@ export function cloneElement(source: XmlElement): XmlElement {
     children: source.children.map(cloneElement),
   };
   if (source.line !== undefined) copy.line = source.line;
+  if (source.selfClosing !== undefined) copy.selfClosing = source.selfClosing;
   return copy;
 }
 
