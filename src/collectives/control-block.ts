@@ -3,7 +3,7 @@
  * rank's own shared segment, at an address that every peer knows.
  *
  * ```
- *    0  doorbell    sleepers, rings, abort word: what a long wait sleeps on
+ *    0  doorbell    sleepers, rings, abort word, armed: what a long wait sleeps on
  *   64  epoch       number of the last round of this rank (private to it)
  *   68  ring calls  ring operations that this rank has begun (read only to find out who is missing)
  *  128  done        epoch of the last round whose reads this rank has finished (flag, read by all)
@@ -62,7 +62,7 @@ export const ControlBlock = struct(
     sleepers: 'u32',
     rings: 'u32',
     abort: 'u32',
-    reserved: 'u32',
+    armed: 'u32',
     gap0: array('u8', 48),
     epoch: 'u32',
     /** Ring operations that this rank has begun: who lags behind did not come. Read by peers after a time-out. */

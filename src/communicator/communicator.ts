@@ -131,7 +131,7 @@ export class Communicator implements AsyncDisposable {
     const threads = team.localSize * (team.shared ? 1 : 2);
     this.#engine = new Engine(
       team,
-      { oversubscribed: threads > coreCount(), peers: team.peers },
+      { threadsPerCore: threads / coreCount(), peers: team.peers },
       settings.timeoutMs,
     );
     const orderBytes = size * 4;

@@ -2,7 +2,7 @@
  * Waiting on a doorbell in an event loop, for threads that have other things to do: a callback instead of a
  * sleep. The rule is that of every sleeper (see doorbell.ts): register, look once more, and only then wait.
  */
-import { DOORBELL, type DoorbellMemory } from './doorbell.js';
+import { armDoorbell, DOORBELL, type DoorbellMemory } from './doorbell.js';
 
 /** `Atomics.waitAsync` (ES2024), which the language level we compile for does not know yet. */
 const waitAsync = (
@@ -17,6 +17,7 @@ const waitAsync = (
 
 export class DoorbellWatch {
   readonly #i32: Int32Array;
+  readonly #doorbell: number;
   readonly #sleepers: number;
   readonly #rings: number;
   readonly #look: () => void;
@@ -25,6 +26,7 @@ export class DoorbellWatch {
   /** Calls `look` now, and whenever the doorbell was rung. `look` must not throw. */
   constructor(memory: Pick<DoorbellMemory, 'i32'>, doorbell: number, look: () => void) {
     this.#i32 = memory.i32;
+    this.#doorbell = doorbell;
     this.#sleepers = (doorbell + DOORBELL.sleepers) >>> 2;
     this.#rings = (doorbell + DOORBELL.rings) >>> 2;
     this.#look = look;
@@ -35,7 +37,7 @@ export class DoorbellWatch {
     if (this.#stopped) return;
     const i32 = this.#i32;
     Atomics.add(i32, this.#sleepers, 1);
-    const seen = Atomics.load(i32, this.#rings);
+    const seen = armDoorbell(i32, this.#doorbell);
     this.#look();
     const wait = waitAsync(i32, this.#rings, seen);
     // Rung meanwhile: other events have their turn before the next look.

@@ -146,7 +146,7 @@ export class Executor {
       memory: device.memory,
       baseAddress: device.baseAddress,
       control: this.#control,
-      idleSpinUs: options.oversubscribed === true ? 0 : IDLE_SPIN_US,
+      idleSpinUs: (options.threadsPerCore ?? 1) > 1 ? 0 : IDLE_SPIN_US,
       waiting,
       stopsAtFailure,
       port: port2,

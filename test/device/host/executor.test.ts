@@ -225,7 +225,7 @@ describe('an executor', () => {
   });
 
   it('lets programs of different ranks of one thread wait for each other', async () => {
-    const ranks = range(3).map(() => start({ oversubscribed: true }));
+    const ranks = range(3).map(() => start({ threadsPerCore: 4 }));
     const flags = ranks.map(() => device.allocate(128));
     const waits = ranks.map(({ executor, waits: module }, i) =>
       executor.submit(module, 'awaitFlag', flags[i]!),

@@ -1,4 +1,4 @@
-/** The other side of a wait: sets a flag, rings, aborts, or answers number by number. */
+/** The other side of a wait: sets a flag, rings, aborts, rings in vain, or answers number by number. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { abortDoorbell, wakeDoorbell } from '#src/device/host/doorbell.js';
 
@@ -19,6 +19,12 @@ if (action === 'pingPong') {
     for (let i = (round * 37) % 5000; i > 0; i--) Atomics.load(device.i32, 0);
     Atomics.store(device.i32, (doorbell + FLAG) >>> 2, round);
     wakeDoorbell(device, doorbell);
+  }
+} else if (action === 'ringInVain') {
+  parentPort.postMessage('ready');
+  for (let i = 0; ; i++) {
+    wakeDoorbell(device, doorbell);
+    for (let pause = (i * 41) % 3000; pause > 0; pause--) Atomics.load(device.i32, 0);
   }
 } else {
   parentPort.once('message', () => setTimeout(act, ms));

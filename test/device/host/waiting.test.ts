@@ -1,7 +1,14 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { abortDoorbell, DOORBELL_BYTES, resetDoorbell, wakeDoorbell } from '#src/device/host/doorbell.js';
+import {
+  abortDoorbell,
+  armDoorbell,
+  DOORBELL,
+  DOORBELL_BYTES,
+  resetDoorbell,
+  wakeDoorbell,
+} from '#src/device/host/doorbell.js';
 import { Executor, type ExecutorOptions } from '#src/device/host/executor.js';
 import { HostDevice } from '#src/device/host/host-device.js';
 import { createWaiter, type Waiter, type WaiterSettings } from '#src/device/host/waiting.js';
@@ -87,36 +94,67 @@ describe('a wait', () => {
     await thread.terminate();
   });
 
-  it('never loses a ring, however publishing and falling asleep fall together', async () => {
-    // Each side waits for the other's next number with sleeps that nobody would survive twice.
-    const other = device.allocate(128);
-    const rounds = 500;
-    const thread = new Worker(fileURLToPath(new URL('./flag-thread.js', import.meta.url)), {
-      workerData: {
-        memory: device.memory,
-        baseAddress: device.baseAddress,
-        doorbell,
-        other,
-        rounds,
-        action: 'pingPong',
-      },
-    });
-    const waiter = waiterOf({ sleepMs: LONG_SLEEP, yields: 2, spins: 1 });
-    const { relax } = waiter.imports;
-    for (let round = 1; round <= rounds; round++) {
-      Atomics.store(device.i32, (other + FLAG) >>> 2, round);
-      wakeDoorbell(device, other);
-      waiter.begin(10_000);
-      for (let poll = 0; Atomics.load(device.i32, word(FLAG)) !== round; poll++) {
-        expect(relax(poll, doorbell)).toBe(0);
+  it.each<[string, WaiterSettings, number]>([
+    ['between two', { yields: 2, spins: 1 }, 500],
+    ['between two and one who rings in vain', { yields: 2, spins: 1 }, 500],
+    ['where a core has many threads', { threadsPerCore: 40 }, 200],
+    ['where a core has many threads and one rings in vain', { threadsPerCore: 40 }, 200],
+  ])(
+    'never loses a ring, however publishing and falling asleep fall together: %s',
+    async (title, settings, rounds) => {
+      // Each side waits for the other's next number with sleeps that nobody would survive twice.
+      const other = device.allocate(128);
+      const start = (action: string) =>
+        new Worker(fileURLToPath(new URL('./flag-thread.js', import.meta.url)), {
+          workerData: {
+            memory: device.memory,
+            baseAddress: device.baseAddress,
+            doorbell,
+            other,
+            rounds,
+            action,
+          },
+        });
+      const threads = [start('pingPong')];
+      if (title.includes('in vain')) {
+        threads.push(start('ringInVain'));
+        await new Promise((resolve) => threads[1]!.once('message', resolve));
       }
-    }
-    waiter.end();
-    await thread.terminate();
+      const waiter = waiterOf({ sleepMs: LONG_SLEEP, ...settings });
+      const { relax } = waiter.imports;
+      for (let round = 1; round <= rounds; round++) {
+        Atomics.store(device.i32, (other + FLAG) >>> 2, round);
+        wakeDoorbell(device, other);
+        waiter.begin(10_000);
+        for (let poll = 0; Atomics.load(device.i32, word(FLAG)) !== round; poll++) {
+          expect(relax(poll, doorbell)).toBe(0);
+        }
+      }
+      waiter.end();
+      await Promise.all(threads.map((thread) => thread.terminate()));
+    },
+  );
+
+  it.skipIf(libc() === null)('is rung seldom where a core has many threads and rings are in vain', () => {
+    const rings = (settings: WaiterSettings) => {
+      const waiter = waiterOf({ sleepMs: { first: 1, longest: 1 }, ...settings });
+      waiter.begin(400);
+      for (let round = 0; waiter.imports.relax(round, doorbell) === 0; round++) {
+        // As if another rank had published something that this one does not wait for.
+        wakeDoorbell(device, doorbell);
+      }
+      return Atomics.load(device.i32, word(4));
+    };
+    const often = rings({ threadsPerCore: 2, yields: 2 });
+    const seldom = rings({ threadsPerCore: 100 }) - often;
+    // A nap of 4 ms before every sleep.
+    expect(seldom).toBeGreaterThan(10);
+    expect(seldom).toBeLessThan(110);
+    expect(often).toBeGreaterThan(3 * seldom);
   });
 
   it('gives up with reason timeout when its time has passed', () => {
-    for (const settings of [{}, { yields: 1_000_000 }, { oversubscribed: true }]) {
+    for (const settings of [{}, { yields: 1_000_000 }, { threadsPerCore: 4 }]) {
       const waiter = waiterOf(settings);
       waiter.begin(60);
       const start = performance.now();
@@ -169,6 +207,16 @@ describe('a wait', () => {
     expect(performance.now() - start).toBeLessThan(1000);
   });
 
+  it('finds a dead peer among a hundred, though it looks at few of them at a time', () => {
+    const own = ownIdentity();
+    const peers = Array.from({ length: 100 }, (_, rank) => ({ rank, process: own }));
+    peers[37] = { rank: 37, process: { ...own, startTime: own.startTime + 1 } };
+    const waiter = waiterOf({ peers });
+    waiter.begin(10_000);
+    expect(awaitFlag(waiter)).toBe(1);
+    expect(waiter.reason).toEqual({ kind: 'peerDied', peer: 37 });
+  });
+
   it('works without a doorbell', () => {
     const waiter = waiterOf({ yields: 5 });
     waiter.begin(30);
@@ -200,19 +248,26 @@ describe('a wait', () => {
 });
 
 describe('a doorbell', () => {
-  it('that nobody sleeps on is not rung', () => {
+  it('is rung when somebody sleeps on it, and only once until somebody means to sleep again', () => {
+    const rings = () => Atomics.load(device.i32, word(DOORBELL.rings));
     wakeDoorbell(device, doorbell);
-    expect(Atomics.load(device.i32, word(4))).toBe(0);
-    Atomics.store(device.i32, word(0), 1);
+    expect(rings()).toBe(0);
+    Atomics.store(device.i32, word(DOORBELL.sleepers), 1);
+    expect(armDoorbell(device.i32, doorbell)).toBe(0);
     wakeDoorbell(device, doorbell);
-    expect(Atomics.load(device.i32, word(4))).toBe(1);
+    wakeDoorbell(device, doorbell);
+    expect(rings()).toBe(1);
+    expect(armDoorbell(device.i32, doorbell)).toBe(1);
+    wakeDoorbell(device, doorbell);
+    expect(rings()).toBe(2);
     expect(DOORBELL_BYTES).toBe(16);
   });
 });
 
 describe('ranks that wait for long', () => {
   it.each<[string, ExecutorOptions]>([
-    ['eight, more than there are cores', { oversubscribed: true }],
+    ['eight, more than there are cores', { threadsPerCore: 4 }],
+    ['eight of many more on every core', { threadsPerCore: 50 }],
     ['eight that believe they have a core each', {}],
   ])('use next to no processor time: %s', async (_, options) => {
     const executors: Executor[] = [];
