@@ -42,7 +42,7 @@ export function openMachine(
 ): OpenedMachine {
   switch (source?.kind) {
     case undefined:
-      return detected(liveMachine(), env, log);
+      return thisMachine(template, env, log);
     case 'record': {
       const machine = recordedMachine(source.name);
       return detected(machine, { ...machine.environment, ...env }, log);
@@ -50,6 +50,16 @@ export function openMachine(
     case 'file':
       return fromFile(source.name, template);
   }
+}
+
+/** This machine; if it has no GPUs and the user has set NCCL_TOPO_FILE, the one that the file describes. */
+function thisMachine(template: TemplateFacts, env: Environment, log: LogSink): OpenedMachine {
+  const machine = liveMachine();
+  const path = env.NCCL_TOPO_FILE || undefined;
+  if (path === undefined || (machine.nvml?.devices.length ?? 0) > 0) return detected(machine, env, log);
+  const opened = fromFile(path, template);
+  const note = 'this machine has no GPUs; shown is the one that NCCL_TOPO_FILE describes';
+  return { ...opened, notes: [note, ...opened.notes] };
 }
 
 function fromFile(path: string, template: TemplateFacts): OpenedMachine {
