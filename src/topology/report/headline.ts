@@ -2,6 +2,7 @@
  * A cluster in one sentence: `8 H100 SXM5 (sm 90) on 2 NUMA nodes, NVSwitch, 8 NICs of 400 Gbit/s; 2 nodes, 16 ranks`.
  */
 import type { Cluster } from '../cluster.js';
+import { networkIsFaster } from '../paths/reach.js';
 import type { DevNode, PortNode, TopoSystem } from '../system/node.js';
 import { LinkType } from '../system/path-type.js';
 import { gpuName } from './product-names.js';
@@ -26,14 +27,23 @@ export function headline(cluster: Cluster): string {
 }
 
 /** Says that a host is not one node, which most people would expect. */
-function splitText({ domains }: Cluster): string {
+function splitText({ domains, settings }: Cluster): string {
   const counts = new Map<number, number>();
   for (const { node } of domains) counts.set(node, (counts.get(node) ?? 0) + 1);
   const kinds = new Set(counts.values());
   const [parts = 1] = kinds;
   if (kinds.size === 1 && parts === 1) return '';
   const what = counts.size === 1 ? 'this host' : kinds.size === 1 ? 'each host' : 'some hosts';
-  return `. NCCL treats ${what} as ${kinds.size === 1 ? parts : 'several'} nodes (the network is faster than the way between their GPUs)`;
+  const split = domains.find(({ node }) => counts.get(node)! > 1)!;
+  const { whole, comm, localHost } = split;
+  const context = { system: whole, comm, settings, localHost };
+  const inside = whole.nodes.GPU.filter(({ rank }) => split.ranks.includes(rank + split.rankOffset));
+  const outside = whole.nodes.GPU.find((gpu) => !inside.includes(gpu));
+  const isFaster = outside !== undefined && inside.every((gpu) => networkIsFaster(context, gpu, outside));
+  const why = isFaster
+    ? 'the network is faster than the way between their GPUs'
+    : 'their GPUs reach each other neither by peer-to-peer nor by shared memory';
+  return `. NCCL treats ${what} as ${kinds.size === 1 ? parts : 'several'} nodes (${why})`;
 }
 
 function machineText(system: TopoSystem): string {
