@@ -3,9 +3,12 @@
  *
  * (NCCL 2.30.7, search.cc.)
  */
-import { TuttiError } from '../../errors/tutti-error.js';
+import { type ErrorCode, TuttiError } from '../../errors/tutti-error.js';
 import { cHex, cInt } from '../c-integer.js';
+import { type Dictionary, lookUp } from '../dictionary.js';
+import { generalFormat } from '../general-format.js';
 import { type LogSink, SILENT } from '../log.js';
+import { MAX_CHANNELS } from '../settings.js';
 import { type GpuNode, hostOf, type TopoSystem } from '../system/node.js';
 import { PATH_TYPE_NAMES, PathType } from '../system/path-type.js';
 import { element, placeOf, type XmlElement } from '../xml/element.js';
@@ -16,16 +19,16 @@ import { type GraphChannel, GraphId, Pattern, startGraph, type TopoGraph, type T
 const HOST_SHIFT = 56n;
 
 /** Types that files can name; they have no words for others. */
-const NAMED_TYPES: readonly PathType[] = [
-  PathType.LOC,
-  PathType.NVL,
-  PathType.NVB,
-  PathType.PIX,
-  PathType.PXB,
-  PathType.P2C,
-  PathType.PXN,
-  PathType.PHB,
-  PathType.SYS,
+const NAMED_TYPES: Dictionary<PathType> = [
+  ['LOC', PathType.LOC],
+  ['NVL', PathType.NVL],
+  ['NVB', PathType.NVB],
+  ['PIX', PathType.PIX],
+  ['PXB', PathType.PXB],
+  ['P2C', PathType.P2C],
+  ['PXN', PathType.PXN],
+  ['PHB', PathType.PHB],
+  ['SYS', PathType.SYS],
 ];
 
 /** Order of the graphs in a file. */
@@ -59,9 +62,9 @@ function graphElement(graph: TopoGraph, system: TopoSystem, rankOffset: number):
       pattern: graph.pattern,
       crossnic: graph.crossNic,
       nchannels: graph.nChannels,
-      speedintra: shortNumber(graph.bwIntra),
-      speedinter: shortNumber(graph.bwInter),
-      latencyinter: shortNumber(graph.latencyInter),
+      speedintra: generalFormat(graph.bwIntra),
+      speedinter: generalFormat(graph.bwInter),
+      latencyinter: generalFormat(graph.latencyInter),
       typeintra: typeName(graph.typeIntra, graph),
       typeinter: typeName(graph.typeInter, graph),
       samechannels: graph.sameChannels ? 1 : 0,
@@ -79,7 +82,14 @@ function channelElement(
   const net = (end: 0 | 1) => (inter === null ? [] : [element('net', { dev: hex(inter[end]) })]);
   const ranks = id === GraphId.NVLS ? intra.slice(0, 1) : intra;
   const gpus = ranks.map((rank) => {
-    const gpu = GPU.find((one) => one.rank === rank)!;
+    const gpu = GPU.find((one) => one.rank === rank);
+    if (gpu === undefined) {
+      throw new TuttiError(
+        'internalError',
+        `graph ${id} names rank ${rank}, which has no GPU in the system that the graph is written for`,
+        { rank },
+      );
+    }
     return element('gpu', { dev: hex(deviceNumber(gpu)), rank: rank + rankOffset });
   });
   return element('channel', {}, [...net(0), ...gpus, ...net(1)]);
@@ -88,11 +98,9 @@ function channelElement(
 /** `%#lx`: no prefix before 0. */
 const hex = (value: bigint): string => (value === 0n ? '0' : `0x${value.toString(16)}`);
 
-/** `%g`: six digits, no zeros at the end. */
-const shortNumber = (value: number): string => String(Number(value.toPrecision(6)));
-
 function typeName(type: PathType, { id }: TopoGraph): string {
-  if (NAMED_TYPES.includes(type)) return PATH_TYPE_NAMES[type];
+  const named = NAMED_TYPES.find(([, value]) => value === type);
+  if (named !== undefined) return named[0];
   throw new TuttiError(
     'internalError',
     `graph ${id} has paths of type ${PATH_TYPE_NAMES[type] ?? type}, for which graph files have no word; ` +
@@ -114,7 +122,8 @@ export interface GraphFileContext {
  * GPUs are those with the given ranks, within the host or clique; where a rank is not there, or none is given, the
  * device number decides, so that one file does for hosts that are alike.
  *
- * @throws TuttiError invalidArgument naming element, line, value and remedy.
+ * @throws TuttiError invalidArgument naming element, line, value and remedy; systemError, as in NCCL, for a GPU or NIC
+ *   that the system does not have.
  */
 export function graphFromXml(
   root: XmlElement,
@@ -137,12 +146,15 @@ function readGraph(one: XmlElement, request: SearchRequest, system: TopoSystem, 
   if (!Object.values<number>(Pattern).includes(pattern)) {
     throw wrong(one, `pattern="${pattern}" is none of 1 to 6`);
   }
-  const elements = one.children.filter(({ name }) => name === 'channel');
+  const channels = one.children.filter(({ name }) => name === 'channel');
   const nChannels = integer(one, 'nchannels');
-  if (nChannels < 0 || nChannels > elements.length) {
+  if (nChannels > MAX_CHANNELS) {
+    throw wrong(one, `nchannels="${nChannels}" but a communicator has at most ${MAX_CHANNELS} channels`);
+  }
+  if (nChannels < 0 || nChannels > channels.length) {
     throw wrong(
       one,
-      `nchannels="${nChannels}" but ${elements.length} <channel> follow; give as many as nchannels says`,
+      `nchannels="${nChannels}" but ${channels.length} <channel> follow; give as many as nchannels says`,
     );
   }
   if (!one.attributes.has('latencyinter')) log('INFO', 'GRAPH', 'latencyinter not found in graph, using 0.0');
@@ -153,10 +165,10 @@ function readGraph(one: XmlElement, request: SearchRequest, system: TopoSystem, 
     bwIntra: decimal(one, 'speedintra'),
     bwInter: decimal(one, 'speedinter'),
     latencyInter: one.attributes.has('latencyinter') ? decimal(one, 'latencyinter') : 0,
-    typeIntra: typeOf(one.attributes.get('typeintra')),
-    typeInter: typeOf(one.attributes.get('typeinter')),
+    typeIntra: lookUp(NAMED_TYPES, one.attributes.get('typeintra') ?? '', PathType.LOC, log),
+    typeInter: lookUp(NAMED_TYPES, one.attributes.get('typeinter') ?? '', PathType.LOC, log),
     sameChannels: integer(one, 'samechannels') !== 0,
-    channels: elements.slice(0, nChannels).map((channel) => readChannel(channel, id, system)),
+    channels: channels.slice(0, nChannels).map((channel) => readChannel(channel, id, system)),
   };
 }
 
@@ -172,6 +184,8 @@ function readChannel(channel: XmlElement, id: GraphId, { nodes, inter }: TopoSys
     }
     if (one.name === 'gpu') ranks.push(readGpu(one, GPU).rank);
   }
+  // Of NVLS channels only the head has meaning; some files list the others too.
+  if (id === GraphId.NVLS) ranks.splice(1);
   const expected = id === GraphId.NVLS ? 1 : GPU.length;
   if (ranks.length !== expected || new Set(ranks).size !== expected) {
     throw wrong(
@@ -200,10 +214,6 @@ function readGpu(one: XmlElement, gpus: readonly GpuNode[]): GpuNode {
   return byDevice;
 }
 
-/** A name by its first three letters; others count as LOC. */
-const typeOf = (text = ''): PathType =>
-  NAMED_TYPES.find((type) => text.startsWith(PATH_TYPE_NAMES[type])) ?? PathType.LOC;
-
 function attribute(one: XmlElement, name: string): string {
   const text = one.attributes.get(name);
   if (text === undefined) throw wrong(one, `attribute ${name} is missing`);
@@ -221,8 +231,8 @@ function decimal(one: XmlElement, name: string): number {
   return Math.fround(value);
 }
 
-const wrong = (one: XmlElement, text: string): TuttiError =>
-  new TuttiError('invalidArgument', `graph file: ${placeOf(one)}: ${text}`);
+const wrong = (one: XmlElement, text: string, code: ErrorCode = 'invalidArgument'): TuttiError =>
+  new TuttiError(code, `graph file: ${placeOf(one)}: ${text}`);
 
 function unknownDevice(one: XmlElement, what: string): TuttiError {
   const dev = one.attributes.get('dev') ?? '';
@@ -230,5 +240,6 @@ function unknownDevice(one: XmlElement, what: string): TuttiError {
     one,
     `XML Import Channel : dev ${dev.slice(0, 40)} not found; the topology has no such ${what}: ` +
       'give the graph file that was written on a machine like this one',
+    'systemError',
   );
 }
