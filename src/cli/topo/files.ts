@@ -40,7 +40,13 @@ export function writeFiles(
     if (!path || domain === undefined) continue;
     writeOutput(path, writeXml(graphsXml(domain.graphs, domain.system, domain.rankOffset)), 'graphs');
   }
-  if (svg !== undefined) writeOutput(svg, clusterSvg(cluster), 'picture', 'utf8');
+  if (svg !== undefined)
+    writeOutput(
+      svg,
+      clusterSvg(cluster, (node) => documents[node]!),
+      'picture',
+      'utf8',
+    );
 }
 
 export function writeOutput(
