@@ -39,6 +39,9 @@ export interface NetPlugin {
   readonly name: string;
   /** Physical devices. */
   readonly devices: readonly NetDevice[];
-  /** The plugin can join devices into virtual ones. */
-  readonly canMerge: boolean;
+  /**
+   * Makes the virtual device that joins the devices with these numbers; undefined where the plugin refuses them. Absent
+   * where it joins none.
+   */
+  readonly join?: (members: readonly number[]) => NetDevice | undefined;
 }

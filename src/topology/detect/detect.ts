@@ -10,6 +10,7 @@ import { getSystemErrorMap } from 'node:util';
 import { cInt } from '../c-integer.js';
 import { type LogSink, SILENT } from '../log.js';
 import { NET_KINDS, type NetPlugin } from '../net-device.js';
+import { type NicFusionSettings, nicFusionSettings } from '../nic-fusion/settings.js';
 import type { Environment } from '../settings.js';
 import { cloneElement, type XmlElement } from '../xml/element.js';
 import { fuseTopologies } from '../xml/fuse.js';
@@ -65,10 +66,10 @@ export function detectTopology(options: DetectOptions): XmlElement {
   const env = options.env ?? machine.environment;
   const gpus = options.gpus ?? allGpus(machine.nvml);
   const plugins = options.plugins ?? netPlugins(machine.files, machine.interfaces, env, { log });
-  const context: HostContext = { machine, env, log, plugins: inOrder(plugins) };
+  const context = contextOf(machine, env, log, plugins);
   const describe = (mayMerge: boolean): XmlElement =>
     gpus.length === 0
-      ? describeWithoutGpus(context)
+      ? describeWithoutGpus(context, mayMerge)
       : fuseTopologies(gpus.map((gpu) => describeRank(context, gpu, mayMerge)));
   dump(env, gpus, log, () => describe(false));
   return describe(true);
@@ -79,18 +80,26 @@ export function detectForRank(options: DetectOptions, gpu: LocalGpu): XmlElement
   const { machine, log = SILENT } = options;
   const env = options.env ?? machine.environment;
   const plugins = options.plugins ?? netPlugins(machine.files, machine.interfaces, env, { log });
-  return describeRank({ machine, env, log, plugins: inOrder(plugins) }, gpu, true);
+  return describeRank(contextOf(machine, env, log, plugins), gpu, true);
 }
 
 interface HostContext {
   readonly machine: Machine;
   readonly env: Environment;
   readonly log: LogSink;
+  /** In the order in which they are asked. */
   readonly plugins: readonly NetPlugin[];
+  readonly fusion: NicFusionSettings;
 }
 
-function inOrder(plugins: readonly NetPlugin[]): NetPlugin[] {
-  return plugins.toSorted((a, b) => NET_KINDS.indexOf(a.kind) - NET_KINDS.indexOf(b.kind));
+function contextOf(
+  machine: Machine,
+  env: Environment,
+  log: LogSink,
+  plugins: readonly NetPlugin[],
+): HostContext {
+  const inOrder = plugins.toSorted((a, b) => NET_KINDS.indexOf(a.kind) - NET_KINDS.indexOf(b.kind));
+  return { machine, env, log, plugins: inOrder, fusion: nicFusionSettings(env, log) };
 }
 
 function describeRank(context: HostContext, gpu: LocalGpu, mayMerge: boolean): XmlElement {
@@ -100,15 +109,15 @@ function describeRank(context: HostContext, gpu: LocalGpu, mayMerge: boolean): X
   return trimTopology(detection.document.root);
 }
 
-function addPlugins(detection: Detection, { plugins }: HostContext, _mayMerge: boolean): void {
-  for (const plugin of plugins) addNics(detection, plugin);
+function addPlugins(detection: Detection, { plugins, fusion }: HostContext, mayMerge: boolean): void {
+  for (const plugin of plugins) addNics(detection, plugin, mayMerge ? fusion : undefined);
 }
 
-function describeWithoutGpus(context: HostContext): XmlElement {
+function describeWithoutGpus(context: HostContext, mayMerge: boolean): XmlElement {
   const detection = begin(context, Number.POSITIVE_INFINITY);
   const { document, files } = detection;
   for (const node of numaNodes(detection)) cpuElement(detection, node);
-  addPlugins(detection, context, true);
+  addPlugins(detection, context, mayMerge);
   if (document.find('cpu') === undefined) cpuElement(detection, '0');
   for (const one of document.root.children) if (one.name === 'cpu') fillCpu({ ...detection, files }, one);
   return withoutKeep(document.root);
@@ -123,10 +132,19 @@ function numaNodes({ files }: Detection): string[] {
     .sort((a, b) => Number(a) - Number(b));
 }
 
-/** A trimmed document has no such marks; one that is shown whole must not have any either. */
+/**
+ * The document without marks of what to keep, which a trimmed one does not have either, and without devices that are
+ * used through a virtual one only.
+ */
 function withoutKeep(one: XmlElement): XmlElement {
   one.attributes.delete('keep');
-  for (const child of one.children) withoutKeep(child);
+  one.children = one.children.filter((child) => {
+    const isHidden = child.name === 'net' && child.attributes.get('keep') === '0';
+    const hadChildren = child.children.length > 0;
+    withoutKeep(child);
+    const isEmptied = hadChildren && child.children.length === 0 && /^(?:nic|pci)$/.test(child.name);
+    return !isHidden && !isEmptied;
+  });
   return one;
 }
 

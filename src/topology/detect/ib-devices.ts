@@ -8,7 +8,9 @@
 import { MAX_IB_FILTER_ITEMS, parseInterfaceFilter } from '../../system/interface-filter.js';
 import { cHex, cInteger } from '../c-integer.js';
 import { type LogSink, SILENT } from '../log.js';
-import type { NetDevice } from '../net-device.js';
+import type { NetDevice, NetPlugin } from '../net-device.js';
+import { mostMembers } from '../nic-fusion/fuse-nics.js';
+import { ibVirtualDevice } from '../nic-fusion/ib-virtual-device.js';
 import type { Environment } from '../settings.js';
 import type { MachineFiles } from './machine-files.js';
 import { lineOf } from './sysfs-text.js';
@@ -49,30 +51,59 @@ interface Port {
   readonly port: number;
   readonly speed: number;
   readonly guid: bigint;
+  readonly linkLayer: string;
   readonly rail: number | undefined;
   readonly plane: number | undefined;
 }
 
-/** Devices in NCCL's order; none where NCCL_IB_DISABLE says so. */
-export function ibDevices(
+/** The version of NCCL's network plugin interface that its own plugins have. */
+const PLUGIN_VERSION = 12;
+
+/** The plugin with its devices in NCCL's order; it has none where NCCL_IB_DISABLE says so. */
+export function ibPlugin(
   files: MachineFiles,
   env: Environment,
   log: LogSink = SILENT,
-  { dmaBuf = false }: IbOptions = {},
-): NetDevice[] {
-  if (isOn(env.NCCL_IB_DISABLE, false)) return [];
+  options: IbOptions = {},
+): NetPlugin {
+  const ports = isOn(env.NCCL_IB_DISABLE, false) ? [] : portsInUse(files, env);
+  if (ports.length === 0) log('INFO', 'NET', 'NET/IB : No device found.');
+  const devices = devicesOf(ports, reachesGpus(files, options));
+  const mayJoin = isOn(env.NCCL_IB_MERGE_NICS, true);
+  return {
+    kind: 'net',
+    name: 'IB',
+    devices,
+    join: (members) => {
+      const layers = new Set(members.map((member) => ports[member]?.linkLayer));
+      const [first, ...others] = members.flatMap((member) => devices[member] ?? []);
+      if (first === undefined || layers.size !== 1 || members.length > mostMembers(PLUGIN_VERSION)) {
+        return undefined;
+      }
+      return others.length > 0 && !mayJoin ? undefined : ibVirtualDevice([first, ...others], members);
+    },
+  };
+}
+
+function portsInUse(files: MachineFiles, env: Environment): Port[] {
   const mergesFunctions = isOn(env.NCCL_IB_MERGE_VFS, true);
   const found = files
     .names(CLASS_FOLDER)
     .toSorted(naturally)
     .flatMap((name) => portsOf(files, name, env, mergesFunctions));
   const ports = isOn(env.NCCL_IB_DEVICE_PCI_ORDER, true) ? found.toSorted(byPath) : found;
-  if (ports.length === 0) log('INFO', 'NET', 'NET/IB : No device found.');
-  const gdr = dmaBuf || PEER_MEMORY_FILES.some((path) => files.realPath(path) !== undefined);
+  return ports.slice(0, MAX_DEVICES);
+}
+
+function reachesGpus(files: MachineFiles, { dmaBuf = false }: IbOptions): boolean {
+  return dmaBuf || PEER_MEMORY_FILES.some((path) => files.realPath(path) !== undefined);
+}
+
+function devicesOf(ports: readonly Port[], gdr: boolean): NetDevice[] {
   // NCCL compares the paths without device and function where both are replaced: the same as comparing them whole.
   const isOnCardOf = (one: Port) => (other: Port) =>
     one.pciPath !== undefined && other.pciPath === one.pciPath;
-  return ports.slice(0, MAX_DEVICES).map((one, index) => ({
+  return ports.map((one, index) => ({
     name: one.name,
     ...(one.pciPath === undefined ? {} : { pciPath: one.pciPath }),
     speed: one.speed,
@@ -107,11 +138,12 @@ function portsOf(files: MachineFiles, name: string, env: Environment, mergesFunc
     .sort((a, b) => a - b)
     .flatMap((port): Port[] => {
       const read = (file: string) => lineOf(files, `${folder}/ports/${port}/${file}`) ?? '';
-      if (!ACTIVE.test(read('state')) || !LINK_LAYERS.has(read('link_layer'))) return [];
+      const linkLayer = read('link_layer');
+      if (!ACTIVE.test(read('state')) || !LINK_LAYERS.has(linkLayer)) return [];
       const choice = chosen(env.NCCL_IB_HCA, name, port);
       if (choice === undefined) return [];
       const guid = guidOf(lineOf(files, `${folder}/sys_image_guid`));
-      return [{ name, pciPath, port, speed: speedOf(read('rate')), guid, ...choice }];
+      return [{ name, pciPath, port, speed: speedOf(read('rate')), guid, linkLayer, ...choice }];
     });
 }
 

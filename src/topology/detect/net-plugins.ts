@@ -7,7 +7,7 @@ import type { NetworkInterface } from '../../system/interfaces.js';
 import { type LogSink, SILENT } from '../log.js';
 import type { NetPlugin } from '../net-device.js';
 import type { Environment } from '../settings.js';
-import { type IbOptions, ibDevices } from './ib-devices.js';
+import { type IbOptions, ibPlugin } from './ib-devices.js';
 import type { MachineFiles } from './machine-files.js';
 import { socketDevices } from './socket-devices.js';
 
@@ -32,12 +32,11 @@ export function netPlugins(
   const wanted = env.NCCL_NET?.toLowerCase() || undefined;
   const isWanted = (name: string) => wanted === undefined || wanted === name.toLowerCase();
   const candidates: readonly (() => NetPlugin)[] = [
-    () => ({ kind: 'net', name: 'IB', devices: ibDevices(files, env, log, options), canMerge: true }),
+    () => ibPlugin(files, env, log, options),
     () => ({
       kind: 'net',
       name: 'Socket',
       devices: socketDevices(files, interfaces, env, log, commIdHost),
-      canMerge: false,
     }),
   ];
   for (const candidate of candidates) {

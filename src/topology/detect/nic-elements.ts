@@ -6,6 +6,8 @@
  */
 import { cInt } from '../c-integer.js';
 import type { NetDevice, NetPlugin } from '../net-device.js';
+import { fuseNics, mostMembers } from '../nic-fusion/fuse-nics.js';
+import type { NicFusionSettings } from '../nic-fusion/settings.js';
 import type { XmlElement } from '../xml/element.js';
 import { setIfAbsent } from './document.js';
 import { climb, cpuElement, type Detection, pciElement } from './pci-tree.js';
@@ -13,19 +15,29 @@ import { climb, cpuElement, type Detection, pciElement } from './pci-tree.js';
 /** Class of devices whose class is not set yet: network controllers. */
 const NIC_CLASS = '0x02';
 
+/** The version of NCCL's network plugin interface that tutti's devices are described by. */
+const PLUGIN_VERSION = 12;
+
 /** What the log prints for an attribute that is not there. */
 const ABSENT = '(null)';
 
-/** Adds the devices of a plugin whose numbers start at `first`; `parent` is forced on virtual ones. */
-export function addNics(
-  detection: Detection,
-  plugin: NetPlugin,
-  devices: readonly NetDevice[] = plugin.devices,
-  first = 0,
-  parentOf: (device: NetDevice) => XmlElement | undefined = () => undefined,
-): void {
-  for (const [index, device] of devices.entries()) {
-    addNic(detection, plugin, device, first + index, parentOf(device));
+/** Adds the devices of a plugin; with `fusion`, also the virtual ones that join some of them. */
+export function addNics(detection: Detection, plugin: NetPlugin, fusion?: NicFusionSettings): void {
+  const { kind, devices, join } = plugin;
+  for (const [number, device] of devices.entries()) addNic(detection, plugin, device, number);
+  if (fusion === undefined || join === undefined || kind === 'rma') return;
+  const { document, log } = detection;
+  const fused = fuseNics(document.root, devices, {
+    settings: fusion,
+    kind,
+    limit: mostMembers(PLUGIN_VERSION),
+    make: join,
+    append: (parent, name, attributes) => document.append(parent, name, attributes),
+    log,
+  });
+  // Numbers of virtual devices follow those of the physical ones.
+  for (const [index, { device, parent }] of fused.entries()) {
+    addNic(detection, plugin, device, devices.length + index, parent);
   }
 }
 
@@ -34,7 +46,7 @@ function addNic(
   plugin: NetPlugin,
   device: NetDevice,
   number: number,
-  forced: XmlElement | undefined,
+  forced?: XmlElement,
 ): void {
   const { document, log } = detection;
   const { name } = device;

@@ -15,7 +15,7 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import type { NetworkInterface } from '../../system/interfaces.js';
 import type { Environment } from '../settings.js';
 import { DEFAULT_FILE, detectTopology } from './detect.js';
-import { ibDevices } from './ib-devices.js';
+import { ibPlugin } from './ib-devices.js';
 import { liveMachine, type Machine } from './machine.js';
 import { MachineFiles } from './machine-files.js';
 import type { NvmlDevice, NvmlFacts } from './nvml-facts.js';
@@ -160,7 +160,7 @@ function detectAll(machine: Machine, env: Environment): void {
         if (!TuttiError.is(error)) throw error;
       }
     }
-    ibDevices(machine.files, one);
+    ibPlugin(machine.files, one);
   }
 }
 

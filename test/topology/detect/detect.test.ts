@@ -134,7 +134,7 @@ describe('NCCL_TOPO_FILE', () => {
     );
     const machine = twoSockets().machine({ nvml: gpuFacts(BUS_IDS.slice(0, 1)) });
     const device = { name: 'eth0', speed: 1, port: 0, latency: 0, guid: 0n, maxConnections: 1, gdr: false };
-    const plugins = [{ kind: 'coll', name: 'SHARP', devices: [device], canMerge: false }] as const;
+    const plugins = [{ kind: 'coll', name: 'SHARP', devices: [device] }] as const;
     const xml = writeXml(detectTopology({ machine, plugins, env: { NCCL_TOPO_FILE: file } }));
     const [, cpu, nic, net, , pci] = xml.split('\n').map((line) => line.trim());
     expect(cpu).toMatch(/familyid="15">$/);

@@ -1,14 +1,20 @@
 /** Network devices: interfaces, InfiniBand ports, which plugin is used, and their elements. */
-import { describe, expect, test } from 'vitest';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
 import { detectTopology } from '#src/topology/detect/detect.js';
-import { ibDevices } from '#src/topology/detect/ib-devices.js';
+import { ibPlugin } from '#src/topology/detect/ib-devices.js';
 import type { Machine } from '#src/topology/detect/machine.js';
 import { netPlugins } from '#src/topology/detect/net-plugins.js';
 import { socketDevices } from '#src/topology/detect/socket-devices.js';
 import type { NetDevice, NetPlugin } from '#src/topology/net-device.js';
 import type { Environment } from '#src/topology/settings.js';
 import { writeXml } from '#src/topology/xml/write.js';
-import { type PciValues, SKYLAKE, SyntheticMachine } from './synthetic-machine.js';
+import { gpuFacts, type PciValues, SKYLAKE, SyntheticMachine } from './synthetic-machine.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'tutti-net-'));
+afterAll(() => rmSync(folder, { recursive: true }));
 
 const HCA: PciValues = { class: '0x020700', vendor: '0x15b3', device: '0x101b' };
 const folderOf = (id: string) => `/sys/devices/pci${id.slice(0, 7)}/${id}`;
@@ -27,7 +33,7 @@ function adapters(
 }
 
 const ib = (machine: SyntheticMachine, env: Environment = {}, options = {}) =>
-  ibDevices(machine.machine().files, env, () => {}, options);
+  ibPlugin(machine.machine().files, env, () => {}, options).devices;
 const brief = (devices: readonly NetDevice[]) => devices.map(({ name, port }) => `${name}:${port}`);
 
 describe('an InfiniBand port', () => {
@@ -246,7 +252,7 @@ describe('net elements', () => {
     const plugins = (['net', 'coll', 'rma', 'gin'] as const).map((kind, index): NetPlugin => {
       const first = device('mlx5_0', { rail: 3, plane: 0 });
       const devices = index === 3 ? [device('other'), first] : [first];
-      return { kind, name: kind.toUpperCase(), devices, canMerge: false };
+      return { kind, name: kind.toUpperCase(), devices };
     });
     const log: string[] = [];
     expect(netLines(new SyntheticMachine().machine(), plugins, log)).toEqual([
@@ -259,15 +265,81 @@ describe('net elements', () => {
     expect(log).toContain("NET/GIN : GPU Direct RDMA Enabled for HCA 1 'mlx5_0'");
   });
 
-  test('of ports of one card share a nic below its pci element; the other functions have none', () => {
-    const machine = adapters({ mlx5_0: '0000:3b:00.0', mlx5_1: '0000:3b:00.1' }).machine();
-    expect(netLines(machine, netPlugins(machine.files, machine.interfaces, {}))).toEqual([
-      '<pci busid="0000:3b:00.0" class="0x020700" vendor="0x15b3" device="0x101b" subsystem_vendor="0x10b5" subsystem_device="0x8747" link_speed="8.0 GT/s PCIe" link_width="0">',
+  const twoPorts = (ports?: readonly PciValues[]) =>
+    adapters({ mlx5_0: '0000:3b:00.0', mlx5_1: '0000:3b:00.1' }, ports).machine();
+  const PCI =
+    '<pci busid="0000:3b:00.0" class="0x020700" vendor="0x15b3" device="0x101b" subsystem_vendor="0x10b5" subsystem_device="0x8747" link_speed="8.0 GT/s PCIe" link_width="0">';
+  const SINGLE = [
+    '<net name="mlx5_0" dev="0" latency="0" speed="200000" port="1" guid="0x90510003a1420c" maxconn="131072" gdr="0" net="1"/>',
+    '<net name="mlx5_1" dev="1" latency="0" speed="200000" port="2" guid="0x190510003a1420c" maxconn="131072" gdr="0" net="1"/>',
+  ];
+  const JOINED =
+    '<net name="mlx5_0+mlx5_1" dev="2" latency="0" speed="400000" port="1" guid="0x90510003a1420c" maxconn="131072" gdr="0" net="1"/>';
+  const netLinesWith = (machine: Machine, env: Environment) =>
+    netLines({ ...machine, environment: env }, netPlugins(machine.files, machine.interfaces, env));
+
+  test('of ports of one card share a nic below its pci element; one virtual device stands for them', () => {
+    expect(netLinesWith(twoPorts(), {})).toEqual([PCI, '<nic>', JOINED, '</nic>']);
+  });
+
+  test('of ports of one card stay single where the user or the plugin does not want them joined', () => {
+    const single = [PCI, '<nic>', ...SINGLE, '</nic>'];
+    expect(netLinesWith(twoPorts(), { NCCL_NET_MERGE_LEVEL: 'LOC' })).toEqual(single);
+    expect(netLinesWith(twoPorts(), { NCCL_IB_MERGE_NICS: '0' })).toEqual(single);
+    // One port each of InfiniBand and Ethernet: the second device's port has another link layer.
+    const mixed = adapters({ mlx5_0: '0000:3b:00.0' });
+    mixed.infiniband('mlx5_1', folderOf('0000:3b:00.0'), [{ link_layer: 'Ethernet' }]);
+    expect(netLinesWith(mixed.machine(), {}).filter((line) => line.startsWith('<net'))).toHaveLength(2);
+  });
+
+  test('of cards behind one switch are joined on request, behind a device of their own, or refused', () => {
+    const machine = new SyntheticMachine().raw('/proc/cpuinfo', SKYLAKE).node(0, 'f');
+    const root = ['0000:10:01.0', '0000:11:00.0'];
+    machine.pci(root.slice(0, 1)).pci(root);
+    for (const [index, bus] of ['13', '14'].entries()) {
+      const chain = [...root, `0000:12:0${index}.0`, `0000:${bus}:00.0`];
+      machine.pci(chain.slice(0, 3)).pci(chain, { ...HCA, max_link_width: '16' });
+      machine.infiniband(`mlx5_${index}`, `/sys/devices/pci0000:10/${chain.join('/')}`, [{}]);
+    }
+    const lines = netLinesWith(machine.machine(), { NCCL_NET_MERGE_LEVEL: 'PIX' });
+    expect(lines.map((line) => /(?:busid|name|link_width)="[^"]*"/g.exec(line)?.[0] ?? line)).toEqual([
+      'busid="0000:11:00.0"',
+      'busid="0000:13:00.1"',
       '<nic>',
-      '<net name="mlx5_0" dev="0" latency="0" speed="200000" port="1" guid="0x90510003a1420c" maxconn="131072" gdr="0" net="1"/>',
-      '<net name="mlx5_1" dev="1" latency="0" speed="200000" port="2" guid="0x190510003a1420c" maxconn="131072" gdr="0" net="1"/>',
+      'name="mlx5_0+mlx5_1"',
       '</nic>',
     ]);
+    expect(lines[1]).toContain('link_width="32"');
+    expect(() => netLinesWith(machine.machine(), { NCCL_NET_FORCE_MERGE: 'mlx5_0,mlx5_7' })).toThrow(
+      expect.objectContaining({ code: 'invalidUsage' }),
+    );
+  });
+
+  test('are single in a dumped file, and joined in the document that is used', () => {
+    const path = join(folder, 'dump.xml');
+    const machine = twoPorts();
+    const env = { NCCL_TOPO_DUMP_FILE: path };
+    const xml = writeXml(detectTopology({ machine, env, gpus: [] }));
+    expect(xml).toContain('mlx5_0+mlx5_1');
+    const dumped = readFileSync(path, 'utf8');
+    for (const line of SINGLE) expect(dumped).toContain(line);
+    expect(dumped).not.toContain('mlx5_0+mlx5_1');
+    // A file with the single ports leads to the joined device again.
+    const again = { NCCL_TOPO_FILE: path };
+    expect(writeXml(detectTopology({ machine, env: again, gpus: [] }))).toBe(xml);
+  });
+
+  test('are kept single beside a GPU only where they are not joined', () => {
+    const gpu = adapters({ mlx5_0: '0000:3b:00.0', mlx5_1: '0000:3b:00.1' }).pci(['0000:08:00.0'], {
+      class: '0x030200',
+    });
+    const machine = gpu.machine({ nvml: gpuFacts(['0000:08:00.0']) });
+    const found = (env: Environment) =>
+      [...writeXml(detectTopology({ machine, env })).matchAll(/<net name="([^"]*)" dev="(\d)"/g)].map(
+        ([, name, dev]) => `${name} ${dev}`,
+      );
+    expect(found({})).toEqual(['mlx5_0+mlx5_1 2']);
+    expect(found({ NCCL_NET_MERGE_LEVEL: 'LOC' })).toEqual(['mlx5_0 0', 'mlx5_1 1']);
   });
 
   test('of devices that are not on the PCI bus hang below the first processor', () => {
@@ -283,7 +355,6 @@ describe('net elements', () => {
       {
         kind: 'net',
         name: 'Socket',
-        canMerge: false,
         devices: [
           device('eth0', { pciPath: virtio }),
           device('gone', { pciPath: '/sys/absent' }),

@@ -178,7 +178,7 @@ describe('a copy of /sys that somebody made', () => {
       expect(machine.nvml).toBeUndefined();
       expect(machine.nvmlProblem).toContain('copy.tgz');
       expect(machine.cpu).toMatchObject({ arch: 'x86_64', family: 6, model: 85 });
-      expect(xmlOf(machine)).toContain('<net name="mlx5_0"');
+      expect(xmlOf(machine)).toContain('<net name="mlx5_0+mlx5_0"');
     }
   });
 
