@@ -29,6 +29,25 @@ export type Buffer =
   | Float32Array
   | Float64Array;
 
+/** The arrays of the same class as B, whatever memory they lie in. */
+export type SameClass<B extends Buffer> = B extends Int8Array
+  ? Int8Array
+  : B extends Uint8Array
+    ? Uint8Array
+    : B extends Uint16Array
+      ? Uint16Array
+      : B extends Int32Array
+        ? Int32Array
+        : B extends Uint32Array
+          ? Uint32Array
+          : B extends BigInt64Array
+            ? BigInt64Array
+            : B extends BigUint64Array
+              ? BigUint64Array
+              : B extends Float32Array
+                ? Float32Array
+                : Float64Array;
+
 const NATURAL: Readonly<Record<string, ElementType>> = {
   Int8Array: 'int8',
   Uint8Array: 'uint8',

@@ -15,7 +15,7 @@ import type { TypedArrayConstructor } from '../device/host/host-device.js';
 import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { coreCount } from '../system/core-count.js';
-import { type Buffer, type CallOptions, type CheckedCall, checkCall } from './buffers.js';
+import { type Buffer, type CallOptions, type CheckedCall, checkCall, type SameClass } from './buffers.js';
 import { Comparison } from './comparison.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
@@ -58,16 +58,16 @@ type DataCollective = Exclude<CheckedCall['collective'], 'barrier'>;
 /** The collectives, each giving R: nothing (done), a promise, or a prepared operation. */
 export interface Collectives<R> {
   /** recv = op over all ranks of send, on every rank. In place: the same buffer twice. */
-  allReduce(send: Buffer, recv: Buffer, options?: ReduceOptions): R;
+  allReduce<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): R;
   /** recv of the root = op over all ranks of send. Other ranks may pass null. In place: the same buffer twice. */
-  reduce(send: Buffer, recv: Buffer | null, options?: RootReduceOptions): R;
+  reduce<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootReduceOptions): R;
   /** recv of every rank = send of the root. With one buffer: in place. */
   broadcast(buffer: Buffer, options?: RootOptions): R;
-  broadcast(send: Buffer | null, recv: Buffer, options?: RootOptions): R;
+  broadcast<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): R;
   /** recv = the send of rank 0, 1, ... one behind the other. In place: send is block `rank` of recv. */
-  allGather(send: Buffer, recv: Buffer, options?: CopyOptions): R;
+  allGather<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): R;
   /** recv = block `rank` of (op over all ranks of send). In place: recv is block `rank` of send. */
-  reduceScatter(send: Buffer, recv: Buffer, options?: ReduceOptions): R;
+  reduceScatter<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): R;
 }
 
 /** Ranks of one process: each takes a thread. */
@@ -109,6 +109,8 @@ export class Communicator implements AsyncDisposable {
   readonly #peerTable: number;
   readonly #stage: SharedStage;
   readonly #arrays: ArrayBufferView[] = [];
+  /** Arrays that were given back, to tell their name when they are used. */
+  readonly #freed = new WeakSet<ArrayBufferView>();
   /** All that have not been released. */
   readonly #prepared = new Set<Prepared>();
   /** Last operation of each synchronous collective, since loops repeat the same call. */
@@ -227,44 +229,69 @@ export class Communicator implements AsyncDisposable {
       });
     }
     this.#arrays.splice(index, 1);
+    this.#freed.add(array);
+    for (const prepared of [...this.#prepared]) {
+      if (prepared.uses(array)) prepared.spoil('an array that it works on was given back with comm.free');
+    }
+    for (const [collective, { prepared }] of this.#recent) {
+      if (!prepared.uses(array)) continue;
+      this.#recent.delete(collective);
+      prepared.release();
+    }
     this.#team.device.freeArray(array);
+  }
+
+  /** Refuses arrays of the heap that were given back: their memory may belong to somebody else by now. */
+  #checkAllocated({ collective, send, recv }: CheckedCall): void {
+    for (const [name, buffer] of [
+      ['send', send],
+      ['recv', recv],
+    ] as const) {
+      if (buffer === null) continue;
+      if (!this.#freed.has(buffer) && this.#team.device.isAllocated(buffer)) continue;
+      throw new TuttiError(
+        'invalidUsage',
+        `${collective}: ${name} was given back with comm.free, or belongs to a communicator that is closed; make a new array with comm.alloc`,
+        { rank: this.rank },
+      );
+    }
   }
 
   // ---- collectives ----
 
-  allReduce(send: Buffer, recv: Buffer, options?: ReduceOptions): Promise<void> {
+  allReduce<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): Promise<void> {
     return this.#queueCall('allReduce', [send, recv, options]);
   }
-  reduce(send: Buffer, recv: Buffer | null, options?: RootReduceOptions): Promise<void> {
+  reduce<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootReduceOptions): Promise<void> {
     return this.#queueCall('reduce', [send, recv, options]);
   }
   broadcast(buffer: Buffer, options?: RootOptions): Promise<void>;
-  broadcast(send: Buffer | null, recv: Buffer, options?: RootOptions): Promise<void>;
+  broadcast<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): Promise<void>;
   broadcast(...args: Arguments): Promise<void> {
     return this.#queueCall('broadcast', args);
   }
-  allGather(send: Buffer, recv: Buffer, options?: CopyOptions): Promise<void> {
+  allGather<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): Promise<void> {
     return this.#queueCall('allGather', [send, recv, options]);
   }
-  reduceScatter(send: Buffer, recv: Buffer, options?: ReduceOptions): Promise<void> {
+  reduceScatter<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): Promise<void> {
     return this.#queueCall('reduceScatter', [send, recv, options]);
   }
 
-  allReduceSync(send: Buffer, recv: Buffer, options?: ReduceOptions): void {
+  allReduceSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): void {
     this.#runCall('allReduce', [send, recv, options]);
   }
-  reduceSync(send: Buffer, recv: Buffer | null, options?: RootReduceOptions): void {
+  reduceSync<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootReduceOptions): void {
     this.#runCall('reduce', [send, recv, options]);
   }
   broadcastSync(buffer: Buffer, options?: RootOptions): void;
-  broadcastSync(send: Buffer | null, recv: Buffer, options?: RootOptions): void;
+  broadcastSync<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): void;
   broadcastSync(...args: Arguments): void {
     this.#runCall('broadcast', args);
   }
-  allGatherSync(send: Buffer, recv: Buffer, options?: CopyOptions): void {
+  allGatherSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): void {
     this.#runCall('allGather', [send, recv, options]);
   }
-  reduceScatterSync(send: Buffer, recv: Buffer, options?: ReduceOptions): void {
+  reduceScatterSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): void {
     this.#runCall('reduceScatter', [send, recv, options]);
   }
 
@@ -314,7 +341,9 @@ export class Communicator implements AsyncDisposable {
     this.#checkUsable(collective);
     const { send, recv, options } = readArguments(collective, args);
     try {
-      return checkCall(collective, send, recv, options, { rank: this.rank, size: this.size });
+      const call = checkCall(collective, send, recv, options, { rank: this.rank, size: this.size });
+      this.#checkAllocated(call);
+      return call;
     } catch (error) {
       if (!TuttiError.is(error)) throw error;
       throw new TuttiError(error.code, error.message, { rank: this.rank, cause: error });

@@ -48,6 +48,8 @@ export class Prepared implements PreparedOperation {
   #blocks = 0;
   #underWay = 0;
   #released = false;
+  /** Why it can never run again. */
+  #spoilt: string | undefined;
 
   constructor(runner: Runner, context: OperationContext, call: CheckedCall) {
     this.#runner = runner;
@@ -106,12 +108,30 @@ export class Prepared implements PreparedOperation {
 
   #checkReady(): void {
     this.#runner.check(this.#call.collective);
-    if (!this.#released) return;
-    throw new TuttiError(
-      'invalidUsage',
-      `${this.#call.collective}: the prepared operation was released; prepare it again`,
-      { rank: this.#context.team.rank },
+    const reason = this.#spoilt ?? (this.#released ? 'the prepared operation was released' : undefined);
+    if (reason === undefined) return;
+    throw new TuttiError('invalidUsage', `${this.#call.collective}: ${reason}; prepare it again`, {
+      rank: this.#context.team.rank,
+    });
+  }
+
+  /** Whether it works on bytes of the array. */
+  uses(array: ArrayBufferView): boolean {
+    const from = array.byteOffset;
+    const to = from + array.byteLength;
+    return [this.#call.send, this.#call.recv].some(
+      (own) =>
+        own !== null &&
+        own.buffer === array.buffer &&
+        own.byteOffset < to &&
+        from < own.byteOffset + own.byteLength,
     );
+  }
+
+  /** Releases it for a reason that later calls are told. */
+  spoil(reason: string): void {
+    this.#spoilt ??= reason;
+    this.release();
   }
 
   release(): void {

@@ -4,7 +4,7 @@
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createUniqueId } from '#src/bootstrap/unique-id.js';
-import { Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
+import { type Collectives, Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
 import { HostDevice } from '#src/device/host/host-device.js';
 import { type Expected, expectError, rejections, thrownBy } from './errors.js';
 
@@ -19,10 +19,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(comms.map((one) => one.close())));
 
 /** The call fails alike in all forms. */
-async function expectRefusal(
-  call: (to: Communicator['prepare'] | Communicator) => unknown,
-  expected: Expected,
-) {
+async function expectRefusal(call: (to: Collectives<unknown>) => unknown, expected: Expected) {
   const [rejection] = await rejections([call(comm) as Promise<void>]);
   expectError(rejection, { rank: 1, ...expected });
   expectError(
@@ -34,6 +31,8 @@ async function expectRefusal(
 const f32 = (length: number) => new Float32Array(length);
 /** For what the types forbid. */
 const any = (value: unknown) => value as never;
+/** The same for buffers. */
+const asBuffer = (value: unknown) => value as Float32Array;
 
 describe('a call is refused at once, with what is wrong and what would be right', () => {
   it.each([
@@ -66,23 +65,23 @@ describe('a call is refused at once, with what is wrong and what would be right'
       code,
       words: [/send must be a typed array, not null/],
     });
-    await expectRefusal((to) => to.broadcast(f32(4), any(null), { root: 0 }), {
+    await expectRefusal((to) => to.broadcast(f32(4), asBuffer(null), { root: 0 }), {
       code,
       words: [/recv must be a typed array, not null/],
     });
-    await expectRefusal((to) => to.allReduce(any([1, 2]), f32(2)), {
+    await expectRefusal((to) => to.allReduce(asBuffer([1, 2]), f32(2)), {
       code,
       words: [/send must be a typed array, not Array/],
     });
-    await expectRefusal((to) => to.allReduce(any(undefined), f32(2)), {
+    await expectRefusal((to) => to.allReduce(asBuffer(undefined), f32(2)), {
       code,
       words: [/send must be a typed array/],
     });
-    await expectRefusal((to) => to.allReduce(any(new ArrayBuffer(8)), f32(2)), {
+    await expectRefusal((to) => to.allReduce(asBuffer(new ArrayBuffer(8)), f32(2)), {
       code,
       words: [/not ArrayBuffer/],
     });
-    await expectRefusal((to) => to.allReduce(any(new DataView(new ArrayBuffer(8))), f32(2)), {
+    await expectRefusal((to) => to.allReduce(asBuffer(new DataView(new ArrayBuffer(8))), f32(2)), {
       code,
       words: [/not DataView/],
     });
@@ -454,5 +453,86 @@ describe('after close', () => {
     await Promise.all(fresh.map((one) => one.close()));
     await Promise.all(calls);
     expect(data[0]![999]).toBe(8);
+  });
+});
+
+describe('an array that was given back', () => {
+  const words = (name: string) => [name, /was given back with comm\.free/, 'comm.alloc'];
+
+  it('is refused by every call, and so are views of it', async () => {
+    const array = comm.alloc(Float32Array, 9);
+    const view = array.subarray(3, 6);
+    const good = f32(3);
+    comm.free(array);
+    const code = 'invalidUsage';
+    await expectRefusal((to) => to.allReduce(array, f32(9)), { code, words: words('allReduce: send') });
+    await expectRefusal((to) => to.allReduce(f32(9), array), { code, words: words('allReduce: recv') });
+    await expectRefusal((to) => to.allReduce(good, view), { code, words: words('allReduce: recv') });
+    await expectRefusal((to) => to.reduce(view, null), { code, words: words('reduce: send') });
+    await expectRefusal((to) => to.broadcast(view), { code, words: words('broadcast: recv') });
+    await expectRefusal((to) => to.allGather(good, array), { code, words: words('allGather: recv') });
+    await expectRefusal((to) => to.reduceScatter(array, good), { code, words: words('reduceScatter: send') });
+  });
+
+  it('is refused though its memory serves another array by now', async () => {
+    const array = comm.alloc(Float32Array, 9);
+    comm.free(array);
+    const heir = comm.alloc(Float32Array, 9);
+    expect(heir.byteOffset).toBe(array.byteOffset);
+    await expectRefusal((to) => to.allReduce(array, array), {
+      code: 'invalidUsage',
+      words: words('allReduce: send'),
+    });
+    comm.free(heir);
+  });
+
+  it('spoils operations that were prepared with it, and no others', async () => {
+    const all = comms.map((one) => ({
+      freed: one.alloc(Float32Array, 6),
+      kept: one.alloc(Float32Array, 6).fill(one.rank),
+    }));
+    const spoilt = comms.map((one, rank) => one.prepare.allReduce(all[rank]!.freed, all[rank]!.freed));
+    const views = comms.map((one, rank) => one.prepare.broadcast(all[rank]!.freed.subarray(4)));
+    const fine = comms.map((one, rank) => one.prepare.allReduce(all[rank]!.kept, all[rank]!.kept));
+    await Promise.all(spoilt.map((one) => one.start()));
+    comms.forEach((one, rank) => {
+      one.free(all[rank]!.freed);
+    });
+    for (const one of [...spoilt, ...views]) {
+      const [error] = await rejections([one.start()]);
+      expectError(error, { code: 'invalidUsage', words: [/given back with comm\.free; prepare it again/] });
+      expectError(
+        thrownBy(() => one.run()),
+        { code: 'invalidUsage', words: [/given back with comm\.free/] },
+      );
+      one.release();
+    }
+    await Promise.all(fine.map((one) => one.start()));
+    for (const { kept } of all) expect(kept).toEqual(f32(6).fill(3));
+    for (const one of fine) one.release();
+  });
+
+  it('of one rank alone is refused, also by a synchronous call that has used it before', async () => {
+    const [alone] = await createLocalCommunicators(1);
+    const array = alone!.alloc(Float32Array, 4).fill(7);
+    const to = f32(4);
+    alone!.allReduceSync(array, to);
+    expect(to).toEqual(f32(4).fill(7));
+    alone!.free(array);
+    expectError(
+      thrownBy(() => alone!.allReduceSync(array, to)),
+      { code: 'invalidUsage', rank: 0, words: words('allReduce: send') },
+    );
+    await alone!.close();
+  });
+
+  it('with its communicator is refused by another one', async () => {
+    const [other] = await createLocalCommunicators(1);
+    const array = other!.alloc(Float32Array, 4);
+    await other!.close();
+    await expectRefusal((to) => to.allReduce(array, array), {
+      code: 'invalidUsage',
+      words: [/allReduce: send .* belongs to a communicator that is closed/],
+    });
   });
 });

@@ -5,7 +5,7 @@
 import fc from 'fast-check';
 import type { RingCollective, RingProtocol } from '#src/collectives/ring.js';
 import type { Buffer } from '#src/communicator/buffers.js';
-import type { Communicator } from '#src/communicator/communicator.js';
+import type { Collectives, Communicator } from '#src/communicator/communicator.js';
 import {
   ELEMENT_TYPE_NAMES,
   ELEMENT_TYPES,
@@ -178,7 +178,7 @@ function makeSide(comm: Communicator, setting: Setting, call: RandomCall): Side 
 async function invoke(comm: Communicator, call: RandomCall, side: Side): Promise<void> {
   const { collective, type, op, root, nulls } = call;
   const away = nulls && comm.rank !== root && !call.inPlace;
-  const submit = <R>(to: Pick<Communicator, RingCollective> | Communicator['prepare']): R => {
+  const submit = <R>(to: Collectives<unknown>): R => {
     switch (collective) {
       case 'allReduce':
         return to.allReduce(side.send, side.recv, { type, op }) as R;

@@ -270,6 +270,12 @@ export class HostDevice {
     return same ? view.byteOffset : undefined;
   }
 
+  /** False for a view of the heap that reaches beyond what `allocate` has handed out: it was freed, for instance. */
+  isAllocated(view: ArrayBufferView): boolean {
+    const from = this.addressOf(view);
+    return from === undefined || this.#prepare().allocator.isInUse(from, from + view.byteLength);
+  }
+
   /** Like `allocate`, but in the private area, which peers do not see and which does not count as heap. */
   allocatePrivate(bytes: number, align = GRANULE): number {
     this.#checkOpen();

@@ -86,6 +86,26 @@ export class RangeAllocator {
     return this.#used.get(address);
   }
 
+  /** Whether no byte of [from, to) is free or outside of the range. */
+  isInUse(from: number, to: number): boolean {
+    if (from < this.start || to > this.end) return false;
+    const next = this.#firstFreeFrom(from);
+    const startsFree = next > 0 && this.#freeEnds[next - 1]! > from;
+    return !startsFree && (next === this.#freeStarts.length || this.#freeStarts[next]! >= to);
+  }
+
+  /** Index of the first free block that starts at an address or behind it. */
+  #firstFreeFrom(address: number): number {
+    let low = 0;
+    let high = this.#freeStarts.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#freeStarts[middle]! < address) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
   /** Frees a block and returns its bytes; undefined when no block in use starts at the address. */
   free(address: number): number | undefined {
     const size = this.#used.get(address);
@@ -94,14 +114,7 @@ export class RangeAllocator {
     this.#freeBytes += size;
     let from = address;
     let to = address + size;
-    // First free block after the one that is given back.
-    let low = 0;
-    let high = this.#freeStarts.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if (this.#freeStarts[middle]! < address) low = middle + 1;
-      else high = middle;
-    }
+    const low = this.#firstFreeFrom(address);
     let first = low;
     let joined = 0;
     if (low < this.#freeStarts.length && this.#freeStarts[low] === to) {

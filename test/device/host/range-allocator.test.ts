@@ -31,6 +31,14 @@ class Model {
     return this.owner.filter((owner) => owner === 0).length * GRANULE;
   }
 
+  isInUse(from: number, to: number): boolean {
+    if (from < START || to > END) return false;
+    for (let at = from; at < to; at++) {
+      if (this.owner[Math.floor((at - START) / GRANULE)] === 0) return false;
+    }
+    return true;
+  }
+
   /** Bytes of the longest run of free granules; with an alignment, from a multiple of it on. */
   largest(align: number): number {
     let largest = 0;
@@ -52,10 +60,15 @@ const step = fc.oneof(
   fc.record({ kind: fc.constant('free' as const), which: fc.nat() }),
 );
 
+/** Not empty; also around the ends. */
+const range = fc
+  .tuple(fc.integer({ min: START - 100, max: END + 100 }), fc.integer({ min: 1, max: 12 * GRANULE }))
+  .map(([from, bytes]) => [from, from + bytes] as const);
+
 describe('a range allocator', () => {
   it('never lets blocks overlap, finds every fit, and joins what is freed', () => {
     fc.assert(
-      fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
+      fc.property(fc.array(step, { maxLength: 80 }), fc.array(range, { maxLength: 8 }), (steps, ranges) => {
         const allocator = new RangeAllocator(START, END, GRANULE);
         const model = new Model();
         for (const s of steps) {
@@ -77,6 +90,9 @@ describe('a range allocator', () => {
           expect(allocator.freeBytes).toBe(model.freeBytes);
           expect(allocator.largestFree).toBe(model.largest(GRANULE));
           expect(allocator.count).toBe(model.blocks.size);
+          for (const [from, to] of ranges) {
+            expect(allocator.isInUse(from, to), `${from} to ${to}`).toBe(model.isInUse(from, to));
+          }
         }
         for (const address of [...model.blocks.keys()]) allocator.free(address);
         expect(allocator.largestFree).toBe(END - START);
