@@ -2,7 +2,6 @@
  * The text that `tutti topo` prints: one sentence, the machine, its paths, the channels, the orders.
  */
 import type { Cluster, Domain } from '../cluster.js';
-import type { TopoSystem } from '../system/node.js';
 import type { XmlElement } from '../xml/element.js';
 import { channelCounts, graphSummary, orderSummary } from './graph-summary.js';
 import { headline } from './headline.js';
@@ -50,12 +49,12 @@ export function textReport(input: ReportInput, style: Style): string[] {
   const groups = machineGroups(input);
   const lines = wrap(headline(cluster), style.width, '  ').map(style.strong);
   for (const group of groups) {
-    const { system, title } = described(group, groups.length);
+    const { system, machineTitle, pathsTitle } = described(group, groups.length);
     const { rankOffset } = group.domains[0]!;
     const facts = machineFacts(system, group.document);
-    lines.push('', style.heading(`Machine${title}`), ...machineTree(facts, system, style, rankOffset));
+    lines.push('', style.heading(machineTitle), ...machineTree(facts, system, style, rankOffset));
     const paths = pathMatrix(pathTable(group.domains), system, style);
-    if (paths.length > 0) lines.push('', style.heading(`Paths${title}, type and GB/s`), ...paths);
+    if (paths.length > 0) lines.push('', style.heading(pathsTitle), ...paths);
   }
   lines.push('', style.heading('Channels'), ...graphSummary(cluster, style));
   lines.push(...wrap(channelCounts(cluster), style.width));
@@ -64,10 +63,15 @@ export function textReport(input: ReportInput, style: Style): string[] {
   return lines;
 }
 
-function described(group: MachineGroup, kinds: number): { system: TopoSystem; title: string } {
+/** The system that a machine's devices are shown from, and headings: `Machines 1-2 (2 alike)`, `Paths of ...`. */
+function described(group: MachineGroup, kinds: number) {
   const { nodes, domains } = group;
   const [{ whole: system }] = domains as [Domain];
-  const numbers = `${nodes.length > 1 ? 's' : ''} ${rangesText(nodes, ', ')}`;
   const alike = nodes.length > 1 ? ` (${nodes.length} alike)` : '';
-  return { system, title: kinds > 1 ? `${numbers}${alike}` : alike };
+  const numbers = `achine${nodes.length > 1 ? 's' : ''} ${rangesText(nodes, ', ')}${alike}`;
+  return {
+    system,
+    machineTitle: kinds > 1 ? `M${numbers}` : `Machine${alike}`,
+    pathsTitle: kinds > 1 ? `Paths of m${numbers}, type and GB/s` : 'Paths, type and GB/s',
+  };
 }

@@ -21,7 +21,7 @@ describe('names of products', () => {
   });
 
   it('of processors come from family and model, in the kernel’s and in NCCL’s way of counting', () => {
-    const intel = (model: number) => ({ arch: 1, vendor: 1, model }) as const;
+    const intel = (model: 3 | 4) => ({ arch: 1, vendor: 1, model }) as const;
     expect(cpuName(intel(3), 6, 143)).toBe('Intel Sapphire Rapids');
     expect(cpuName(intel(4))).toBe('Intel Emerald Rapids class');
     expect(cpuName(intel(4), 6, 200)).toBe('Intel Emerald Rapids class');
