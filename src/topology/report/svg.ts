@@ -34,7 +34,7 @@ export function clusterSvg(
   const canvas = new Canvas();
   const title = headline(cluster);
   let y = 34;
-  for (const line of wrap(title, 150)) {
+  for (const line of wrap(title, 110)) {
     canvas.text(LEFT, y, line, { size: 15, className: 'text strong' });
     y += 20;
   }
@@ -50,7 +50,7 @@ export function clusterSvg(
     const facts = machineFacts(domain.whole, documentOf(domain.node));
     const labels = new Labels(domain.whole, domain.rankOffset);
     const isSplit = cluster.domains.filter(({ node }) => node === domain.node).length > 1;
-    const nodeOf = (rank: number) => (isSplit ? ` (node ${cluster.comm.rankToNode[rank]})` : '');
+    const nodeOf = (rank: number) => (isSplit ? `node ${cluster.comm.rankToNode[rank]}` : '');
     y += drawMachine(canvas, facts, labels, nodeOf, LEFT, y) + 34;
   }
   if (machines.length > MOST_MACHINES) {

@@ -19,14 +19,16 @@ import { bandwidthText, countText, netSpeedText, rangesText } from '../quantitie
 import { type Canvas, textWidth } from './canvas.js';
 
 /** Pixels. */
-const LEAF_WIDTH = 92;
-const LEAF_HEIGHT = 62;
+const LEAF_WIDTH = 98;
+const LEAF_HEIGHT = 66;
 const GAP = 10;
 const CPU_GAP = 86;
 const CPU_HEIGHT = 40;
 const SWITCH_HEIGHT = 34;
 const LEVEL_GAP = 24;
 const SMALL = 10.5;
+const TITLE_SIZE = 12;
+const MOST_LEAF_WIDTH = 240;
 
 /** A device with its place. */
 interface Placed {
@@ -84,7 +86,7 @@ class MachinePicture {
     let x = this.#left;
     let previous: { cpu: CpuFacts; right: number } | undefined;
     for (const cpu of host.cpus) {
-      const placed = placeAll(cpu.devices, x);
+      const placed = this.#placeAll(cpu.devices, x);
       const inner = placed.length === 0 ? 0 : placed.at(-1)!.x + placed.at(-1)!.width - x;
       const width = Math.max(inner, 2 * LEAF_WIDTH);
       this.#cpu(cpu, x, width);
@@ -94,6 +96,27 @@ class MachinePicture {
       x += width + CPU_GAP;
     }
     return this.#nvlinks(host, this.#leafTop + LEAF_HEIGHT) + this.#mesh(host, x);
+  }
+
+  /** Side by side from x on. A switch is as wide as what hangs below it, a card as wide as the names of its ports. */
+  #placeAll(devices: readonly DeviceFacts[], x: number): Placed[] {
+    const placed: Placed[] = [];
+    let at = x;
+    for (const device of devices) {
+      const children = device.kind === 'switch' ? this.#placeAll(device.devices, at) : [];
+      const last = children.at(-1);
+      const inner = last === undefined ? 0 : last.x + last.width - at;
+      const name = device.kind === 'nic' ? textWidth(this.#nicName(device), TITLE_SIZE, true) + 8 : 0;
+      const width = Math.max(LEAF_WIDTH, inner, Math.min(name, MOST_LEAF_WIDTH));
+      placed.push({ device, x: at, width, children });
+      at += width + GAP;
+    }
+    return placed;
+  }
+
+  #nicName({ node, ports }: NicFacts): string {
+    const names = netPorts(ports).map((port) => this.#labels.port(port));
+    return names.length > 0 ? names.join(' ') : `NIC ${shortBusId(node.busId)}`;
   }
 
   #cpu({ node, name }: CpuFacts, x: number, width: number): void {
@@ -176,7 +199,7 @@ class MachinePicture {
         this.#gpu(device, x);
         break;
       case 'nic':
-        this.#nic(device, x);
+        this.#nic(device, x, width);
         break;
     }
   }
@@ -186,7 +209,13 @@ class MachinePicture {
     const middle = x + width / 2;
     const peerText = peers.length > 0 ? ` to ${peers.map(({ busId }) => shortBusId(busId)).join(' ')}` : '';
     this.#leafLine(middle, top + 14, `switch ${shortBusId(node.busId)}${peerText}`, width, 'text');
-    this.#leafLine(middle, top + 28, pciText(pci), width, 'faint');
+    this.#leafLine(
+      middle,
+      top + 28,
+      `${pci.lanes !== undefined && width > LEAF_WIDTH ? 'PCIe ' : ''}${pciText(pci)}`,
+      width,
+      'faint',
+    );
   }
 
   #gpu(device: GpuFacts, x: number): void {
@@ -197,46 +226,36 @@ class MachinePicture {
     this.#gpus.set(node, middle);
     const ranks = gpus.map(({ rank }) => this.#labels.rank(rank));
     const title = ranks.length > 0 ? `GPU ${rangesText(ranks)}` : 'GPU unused';
-    const places = [...new Set(ranks.map((rank) => this.#nodeOf(rank)))].join(' ');
-    this.#canvas.text(middle, top + 17, `${title}${places}`, {
+    const nodes = [...new Set(ranks.map((rank) => this.#nodeOf(rank)))].join(' ');
+    this.#canvas.text(middle, top + 17, title, {
       anchor: 'middle',
       className: 'text strong',
       maxWidth: LEAF_WIDTH - 4,
     });
-    this.#leafLine(middle, top + 33, name, LEAF_WIDTH, 'faint');
+    this.#leafLine(middle, top + 32, name, LEAF_WIDTH, 'faint');
     const link = c2c > 0 ? `C2C ${bandwidthText(c2c)} GB/s` : pciText(pci);
-    this.#leafLine(middle, top + 47, link, LEAF_WIDTH, 'faint');
+    this.#leafLine(middle, top + 46, link, LEAF_WIDTH, 'faint');
+    this.#leafLine(middle, top + 59, nodes, LEAF_WIDTH, 'faint');
   }
 
-  #nic({ node, ports, pci }: NicFacts, x: number): void {
+  #nic(device: NicFacts, x: number, width: number): void {
+    const { node, ports, pci } = device;
     const top = this.#leafTop;
-    this.#canvas.box(x, top, LEAF_WIDTH, LEAF_HEIGHT, 'nic');
-    const middle = x + LEAF_WIDTH / 2;
-    const nets = ports.filter(
-      ({ type, id }, at) => type === 'NET' && ports.findIndex((p) => p.type === 'NET' && p.id === id) === at,
-    );
-    const names = nets.map((port) => this.#labels.port(port)).join(' ');
-    this.#canvas.text(middle, top + 17, names === '' ? `NIC ${shortBusId(node.busId)}` : names, {
+    this.#canvas.box(x, top, width, LEAF_HEIGHT, 'nic');
+    const middle = x + width / 2;
+    this.#canvas.text(middle, top + 17, this.#nicName(device), {
       anchor: 'middle',
       className: 'text strong',
-      maxWidth: LEAF_WIDTH - 4,
+      maxWidth: width - 4,
     });
-    const [first] = nets;
-    const speed = first === undefined ? '' : netSpeedText(first.bandwidth * 8000);
-    this.#leafLine(
-      middle,
-      top + 33,
-      nets.length > 1 ? `${nets.length} x ${speed}` : speed,
-      LEAF_WIDTH,
-      'faint',
-    );
-    this.#leafLine(
-      middle,
-      top + 47,
-      node.busId === '' ? 'virtual' : pci === undefined ? '' : pciText(pci),
-      LEAF_WIDTH,
-      'faint',
-    );
+    const nets = netPorts(ports);
+    const speeds = [...new Set(nets.map(({ bandwidth }) => netSpeedText(bandwidth * 8000)))].join(', ');
+    const speed = nets.length > 1 ? `${nets.length} x ${speeds}` : speeds;
+    this.#leafLine(middle, top + 32, speed, width, 'faint');
+    const isVirtual = node.busId === '' || pci === undefined;
+    this.#leafLine(middle, top + 46, isVirtual ? 'virtual' : pciText(pci), width, 'faint');
+    const isDirect = nets.length === 0 || nets.every(({ gdr }) => gdr);
+    this.#leafLine(middle, top + 59, isDirect ? '' : 'no GPUDirect', width, 'faint');
   }
 
   #leafLine(x: number, y: number, text: string, width: number, className: string): void {
@@ -326,16 +345,8 @@ function switchDepth(devices: readonly DeviceFacts[]): number {
   );
 }
 
-/** Side by side from x on. A switch is as wide as what hangs below it. */
-function placeAll(devices: readonly DeviceFacts[], x: number): Placed[] {
-  const placed: Placed[] = [];
-  let at = x;
-  for (const device of devices) {
-    const children = device.kind === 'switch' ? placeAll(device.devices, at) : [];
-    const last = children.at(-1);
-    const width = last === undefined ? LEAF_WIDTH : Math.max(LEAF_WIDTH, last.x + last.width - at);
-    placed.push({ device, x: at, width, children });
-    at += width + GAP;
-  }
-  return placed;
-}
+/** Ports for ordinary traffic; several nodes with one id are one port. */
+const netPorts = (ports: NicFacts['ports']): NicFacts['ports'] =>
+  ports.filter(
+    ({ type, id }, at) => type === 'NET' && ports.findIndex((p) => p.type === 'NET' && p.id === id) === at,
+  );
