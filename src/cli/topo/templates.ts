@@ -3,6 +3,7 @@
  * and the network plugin tell where it runs. To describe such a machine elsewhere, the user tells it.
  */
 import { TuttiError } from '../../errors/tutti-error.js';
+import { countText, netSpeedText } from '../../topology/report/quantities.js';
 import { cloneElement, element, type XmlElement } from '../../topology/xml/element.js';
 
 /** What the user knows about the machine of a template. */
@@ -20,8 +21,12 @@ const isPci = (one: XmlElement, prefix: string): boolean =>
 
 const has = (one: XmlElement, name: string): boolean => one.children.some((child) => child.name === name);
 
-/** PCI devices of a display class for which no GPU is described. */
-const isBareGpu = (one: XmlElement): boolean => isPci(one, '0x03') && !has(one, 'gpu');
+/** Vendors that a GPU may have: NVIDIA, or none that a template would know. */
+const GPU_VENDORS: readonly (string | undefined)[] = ['0x10de', '0x0000', undefined];
+
+/** PCI devices of a display class for which no GPU is described; those of other vendors show consoles. */
+const isBareGpu = (one: XmlElement): boolean =>
+  isPci(one, '0x03') && !has(one, 'gpu') && GPU_VENDORS.includes(one.attributes.get('vendor')?.toLowerCase());
 
 /** Network cards for which no port is described. */
 const isBareNic = (one: XmlElement): boolean => isPci(one, '0x02') && !has(one, 'nic');
@@ -37,46 +42,47 @@ export function completed(
   file: string,
   facts: TemplateFacts,
 ): { document: XmlElement; notes: string[] } {
-  const notes: string[] = [];
-  const gpuCount = all(document, ({ name }) => name === 'gpu').length;
   const bareGpus = all(document, isBareGpu).length;
-  if (gpuCount === 0 && (bareGpus === 0 || facts.sm === undefined)) throw noGpus(file, bareGpus);
+  const hasGpus = all(document, ({ name }) => name === 'gpu').length > 0;
+  if (!hasGpus && (bareGpus === 0 || facts.sm === undefined)) throw noGpus(file, bareGpus);
   const copy = cloneElement(document);
-  if (bareGpus > 0) {
-    if (facts.sm === undefined) {
-      notes.push(
-        `${bareGpus} display devices (PCI class 0x03) have no <gpu> and are left out; --sm NN would add them`,
-      );
-    } else {
-      for (const [at, pci] of all(copy, isBareGpu).entries())
-        pci.children.push(gpuElement(gpuCount + at, facts));
-      notes.push(`added ${bareGpus} GPUs with compute capability ${(facts.sm / 10).toFixed(1)}`);
-      if (facts.nvlinks === undefined) {
-        notes.push(
-          'the file cannot tell NVLinks, which NCCL asks the driver for; --nvlinks N adds N per GPU',
-        );
-      }
-    }
-  }
-  const bareNics = all(copy, isBareNic);
-  if (bareNics.length > 0) {
-    if (facts.nicSpeed === undefined) {
-      notes.push(
-        `${bareNics.length} network cards have no <nic> and are left out; --nic-gbits N would add them`,
-      );
-    } else {
-      const first = all(copy, ({ name }) => name === 'net').length;
-      for (const [at, pci] of bareNics.entries()) pci.children.push(nicElement(first + at, facts.nicSpeed));
-      notes.push(`added ${bareNics.length} NICs of ${facts.nicSpeed / 1000} Gbit/s with GPUDirect RDMA`);
-    }
-  }
-  return { document: copy, notes };
+  return { document: copy, notes: [...addGpus(copy, facts), ...addNics(copy, facts)] };
 }
+
+/** Adds the GPUs, with ranks after those that are there; says what was done or left out. */
+function addGpus(document: XmlElement, facts: TemplateFacts): string[] {
+  const bare = all(document, isBareGpu);
+  if (bare.length === 0) return [];
+  const devices = countText(bare.length, 'display device');
+  if (facts.sm === undefined) {
+    return [`${devices} (PCI class 0x03) without <gpu> ${areLeftOut(bare.length)}; --sm NN would add them`];
+  }
+  const first = all(document, ({ name }) => name === 'gpu').length;
+  for (const [at, pci] of bare.entries()) pci.children.push(gpuElement(first + at, facts));
+  const added = `added ${countText(bare.length, 'GPU')} with compute capability ${(facts.sm / 10).toFixed(1)}`;
+  if (facts.nvlinks !== undefined) return [added];
+  return [added, 'the file cannot tell NVLinks, which NCCL asks the driver for; --nvlinks N adds N per GPU'];
+}
+
+/** Adds the NICs; says what was done or left out. */
+function addNics(document: XmlElement, { nicSpeed }: TemplateFacts): string[] {
+  const bare = all(document, isBareNic);
+  if (bare.length === 0) return [];
+  if (nicSpeed === undefined) {
+    const cards = countText(bare.length, 'network card');
+    return [`${cards} without <nic> ${areLeftOut(bare.length)}; --nic-gbits N would add them`];
+  }
+  const first = all(document, ({ name }) => name === 'net').length;
+  for (const [at, pci] of bare.entries()) pci.children.push(nicElement(first + at, nicSpeed));
+  return [`added ${countText(bare.length, 'NIC')} of ${netSpeedText(nicSpeed)} with GPUDirect RDMA`];
+}
+
+const areLeftOut = (count: number): string => (count === 1 ? 'is left out' : 'are left out');
 
 function noGpus(file: string, bareGpus: number): TuttiError {
   const remedy =
     bareGpus > 0
-      ? `it is a template for a virtual machine with ${bareGpus} display devices, whose GPUs NCCL asks the driver for; ` +
+      ? `it is a template for a virtual machine with ${countText(bareGpus, 'display device')}, whose GPUs NCCL asks the driver for; ` +
         'give their compute capability with --sm (80 for A100, 90 for H100), and --nvlinks and --nic-gbits if they apply, or '
       : 'NCCL needs at least one; ';
   return new TuttiError(
