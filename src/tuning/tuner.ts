@@ -1,0 +1,143 @@
+/**
+ * Tuners: code from outside that may change what the cost model says, call by call.
+ *
+ * The contract is that of NCCL's newest tuner plugins (version 6), as objects: a plugin is asked once per communicator
+ * and may change the model's constants; for each call it gets the table of predicted times and may rewrite it; at last
+ * it may change the chunk size. All ranks must have tuners that answer alike. (NCCL 2.30.7, nccl_tuner.h.)
+ */
+import { TuttiError } from '../errors/tutti-error.js';
+import type { LogSink } from '../topology/log.js';
+import { MAX_CHANNELS } from '../topology/settings.js';
+import type { TuningConstants } from './constants.js';
+import type { NcclAlgorithm, NcclFunction, NcclProtocol } from './names.js';
+
+/** Cost of a candidate that is not available. */
+export const IGNORE = -1;
+
+/**
+ * Predicted times in microseconds, by `cellOf(algorithm, protocol)`; IGNORE where a candidate is not available. The
+ * least that is not negative wins: 0 to force a candidate, IGNORE to exclude one. A tuner should leave cells alone
+ * that are IGNORE: nothing checks that the candidate can run.
+ */
+export type CostTable = Float32Array;
+
+/** The communicator that a tuner is asked for. */
+export interface TunerCommunicator {
+  readonly nRanks: number;
+  readonly nNodes: number;
+  /** NVLink domains (nodes), and ranks of the smallest and the largest. */
+  readonly nvlDomains: number;
+  readonly minRanksPerNvlDomain: number;
+  readonly maxRanksPerNvlDomain: number;
+}
+
+/** A call to decide. */
+export interface TunerCall {
+  readonly function: NcclFunction;
+  /** Of the whole message. */
+  readonly bytes: number;
+  /** Collectives of the group that follow each other on a channel. */
+  readonly pipelined: number;
+  /** Both buffers are registered. */
+  readonly registered: boolean;
+}
+
+/** A decided call whose chunks are to be cut. */
+export interface TunerChunkCall {
+  readonly function: NcclFunction;
+  readonly bytes: number;
+  readonly algorithm: NcclAlgorithm;
+  readonly protocol: NcclProtocol;
+  readonly channels: number;
+  /** Bytes, as NCCL's rules have it. */
+  readonly chunkSize: number;
+}
+
+/** A plugin's answer for one communicator. */
+export interface Tuner {
+  /** Same call, same answer: decisions may be remembered. False if absent. */
+  readonly repeatable?: boolean;
+  /**
+   * Rewrites the costs of a call in place.
+   *
+   * @returns channels at most, which replace NCCL's number; 0 or nothing keeps it
+   */
+  getCollInfo(call: TunerCall, costs: CostTable): number | undefined;
+  /** Bytes of a chunk; clamped to the buffer and rounded down to the protocol's grain. */
+  getChunkSize?(call: TunerChunkCall): number;
+  /** The communicator ends. */
+  finalize?(): void;
+}
+
+/** A plugin, as a module exports it. */
+export interface TunerPlugin {
+  readonly name: string;
+  /**
+   * Called once per communicator before its tables are computed.
+   *
+   * @param constants the communicator's own copy, which may be changed
+   */
+  init(communicator: TunerCommunicator, constants: TuningConstants, log: LogSink): Tuner;
+}
+
+/** A plugin bound to a communicator. */
+export interface BoundTuner {
+  readonly name: string;
+  readonly tuner: Tuner;
+}
+
+/**
+ * Binds a plugin to a communicator.
+ *
+ * @throws TuttiError if the plugin fails, or leaves a constant that is no finite number
+ */
+export function bindTuner(
+  plugin: TunerPlugin,
+  communicator: TunerCommunicator,
+  constants: TuningConstants,
+  log: LogSink,
+): BoundTuner {
+  const tuner = guarded(plugin.name, 'init', () => plugin.init(communicator, constants, log));
+  checkConstants(plugin.name, constants);
+  return { name: plugin.name, tuner };
+}
+
+/**
+ * Lets a tuner rewrite the costs of a call.
+ *
+ * @returns channels that replace NCCL's number, 0 for none
+ * @throws TuttiError what the tuner throws, or invalidUsage for channels that cannot be
+ */
+export function askTuner({ name, tuner }: BoundTuner, call: TunerCall, costs: CostTable): number {
+  const channels = guarded(name, 'getCollInfo', () => tuner.getCollInfo(call, costs)) ?? 0;
+  if (Number.isInteger(channels) && channels >= 0 && channels <= MAX_CHANNELS) return channels;
+  throw new TuttiError(
+    'invalidUsage',
+    `tuner ${name} asked for ${channels} channels; return 0 to keep NCCL's number, or 1 to ${MAX_CHANNELS}`,
+  );
+}
+
+/** Errors of the library pass; others are reported as the plugin's. */
+function guarded<T>(name: string, method: string, call: () => T): T {
+  try {
+    return call();
+  } catch (cause) {
+    if (TuttiError.is(cause)) throw cause;
+    const text = cause instanceof Error ? cause.message : String(cause);
+    throw new TuttiError('internalError', `tuner ${name} failed in ${method}: ${text}`, { cause });
+  }
+}
+
+function checkConstants(name: string, constants: TuningConstants): void {
+  const visit = (value: unknown, path: string): void => {
+    if (typeof value === 'object' && value !== null) {
+      for (const [key, inner] of Object.entries(value)) visit(inner, path === '' ? key : `${path}.${key}`);
+    } else if (typeof value !== 'number' || !Number.isFinite(value)) {
+      throw new TuttiError(
+        'invalidUsage',
+        `tuner ${name} set the constant ${path} to ${String(value)}; constants are finite numbers`,
+      );
+    }
+  };
+  visit(constants, '');
+}
