@@ -28,7 +28,7 @@ const SWITCH_HEIGHT = 34;
 const LEVEL_GAP = 24;
 const SMALL = 10.5;
 const TITLE_SIZE = 12;
-const MOST_LEAF_WIDTH = 240;
+const MOST_LEAF_WIDTH = 340;
 
 /** A device with its place. */
 interface Placed {
@@ -249,8 +249,12 @@ class MachinePicture {
       maxWidth: width - 4,
     });
     const nets = netPorts(ports);
-    const speeds = [...new Set(nets.map(({ bandwidth }) => netSpeedText(bandwidth * 8000)))].join(', ');
-    const speed = nets.length > 1 ? `${nets.length} x ${speeds}` : speeds;
+    const speed = [...new Set(nets.map(({ bandwidth }) => bandwidth))]
+      .map((bandwidth) => {
+        const count = nets.filter((port) => port.bandwidth === bandwidth).length;
+        return `${nets.length > 1 ? `${count} x ` : ''}${netSpeedText(bandwidth * 8000)}`;
+      })
+      .join(', ');
     this.#leafLine(middle, top + 32, speed, width, 'faint');
     const isVirtual = node.busId === '' || pci === undefined;
     this.#leafLine(middle, top + 46, isVirtual ? 'virtual' : pciText(pci), width, 'faint');

@@ -37,9 +37,10 @@ export function drawRings(
   width: number,
 ): number {
   const rings = ringOrders(cluster.comm);
+  const domains = new Map(cluster.domains.flatMap((domain) => domain.ranks.map((rank) => [rank, domain])));
   let y = top;
   for (const [order, ring] of rings.slice(0, MOST_RINGS).entries()) {
-    new RingRow(canvas, cluster, ring, channelClass(order), left, y, width).draw();
+    new RingRow(canvas, cluster, domains, ring, channelClass(order), left, y, width).draw();
     y += ROW;
   }
   if (rings.length > MOST_RINGS) {
@@ -54,6 +55,8 @@ export function drawRings(
 class RingRow {
   readonly #canvas: Canvas;
   readonly #cluster: Cluster;
+  /** By rank. */
+  readonly #domains: ReadonlyMap<number, Domain>;
   readonly #ring: RingOrder;
   readonly #colour: string;
   readonly #left: number;
@@ -65,6 +68,7 @@ class RingRow {
   constructor(
     canvas: Canvas,
     cluster: Cluster,
+    domains: ReadonlyMap<number, Domain>,
     ring: RingOrder,
     colour: string,
     left: number,
@@ -73,6 +77,7 @@ class RingRow {
   ) {
     this.#canvas = canvas;
     this.#cluster = cluster;
+    this.#domains = domains;
     this.#ring = ring;
     this.#colour = colour;
     this.#left = left;
@@ -89,14 +94,14 @@ class RingRow {
     const head = `channel${channels.length > 1 ? 's' : ''} ${rangesText(channels, ', ')}`;
     canvas.text(this.#left, middle + 4, head, { size: 11, className: 'faint', maxWidth: LABEL_WIDTH - 14 });
     const segments = this.#segments();
-    const widths = segments.map((segment) => this.#segmentWidth(segment));
     const room = this.#width - LABEL_WIDTH - 40;
     // As many nodes from the first on as fit, always two.
     let shown = 0;
     let used = 0;
-    for (const width of widths) {
-      if (shown >= 2 && used + width + NODE_GAP + ELLIPSIS > room && shown < segments.length) break;
-      used += width + NODE_GAP;
+    for (const segment of segments) {
+      const own = this.#segmentWidth(segment) + NODE_GAP;
+      if (shown >= 2 && used + own + ELLIPSIS > room) break;
+      used += own;
       shown += 1;
     }
     let x = this.#left + LABEL_WIDTH;
@@ -161,7 +166,7 @@ class RingRow {
 
   #nic({ ranks }: Segment, end: 'in' | 'out'): string {
     const rank = end === 'in' ? ranks[0]! : ranks.at(-1)!;
-    const domain = this.#domainOf(rank);
+    const domain = this.#domains.get(rank)!;
     const channel = this.#ring.channels[0]!;
     const graph = domain.graphs.ring;
     const gpu = domain.system.nodes.GPU.find((one) => one.rank === rank - domain.rankOffset);
@@ -170,10 +175,6 @@ class RingRow {
     if (!domain.system.nodes.NET.some(({ id }) => ends.includes(id))) return '';
     const { net } = graphNic(domain.system, graph, gpu, channel);
     return new Labels(domain.system, domain.rankOffset).port(net);
-  }
-
-  #domainOf(rank: number): Domain {
-    return this.#cluster.domains.find(({ ranks }) => ranks.includes(rank))!;
   }
 
   #nicWidth(segment: Segment, end: 'in' | 'out', across: boolean): number {
