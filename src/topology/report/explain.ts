@@ -11,7 +11,7 @@ import { gpusText } from './explain/gpu-groups.js';
 import { graphExplanations } from './explain/graphs.js';
 import { gdrExplanations, pxnExplanations } from './explain/nics.js';
 import { type MachineView, peerExplanations, splitExplanations } from './explain/peer-to-peer.js';
-import { collnetAbsence, nvlsAbsence } from './explain/special-graphs.js';
+import { collnetAbsence, nvlsAbsence, nvlsNotShared } from './explain/special-graphs.js';
 import { variableExplanations } from './explain/variables.js';
 import { GRAPH_NAMES_IN_SEARCH_ORDER } from './graph-order.js';
 import { distinctDomains } from './graph-summary.js';
@@ -31,6 +31,7 @@ export function explanations(cluster: Cluster): Explanation[] {
       ...GRAPH_NAMES_IN_SEARCH_ORDER.flatMap((name) => graphExplanations(domain, name, settings)),
       ...nvlsAbsence(domain),
     ]),
+    ...nvlsNotShared(cluster),
     ...collnetAbsence(cluster),
     ...perKind(kinds, (domain) => gdrExplanations(domain, settings)),
     ...perKind(kinds, (domain) => pxnExplanations(domain, settings)),

@@ -4,7 +4,7 @@ import type { Explanation, Topic } from '#src/topology/report/explain/explanatio
 import { pairsText } from '#src/topology/report/explain/gpu-groups.js';
 import { explainCluster, explanations } from '#src/topology/report/explain.js';
 import { plainStyle } from '#src/topology/report/style.js';
-import { CASES, clusterOf } from './golden-clusters.js';
+import { CASES, clusterOf, documentOf } from './golden-clusters.js';
 
 /** Texts on one topic. */
 function said(machine: string, nodes: number, topic: Topic, options: Partial<ClusterOptions> = {}): string {
@@ -111,6 +111,17 @@ describe('graphs', () => {
     expect(said('gh200-x1-1x400g', 1, 'nvls')).toContain('a node of one GPU');
     expect(said(h100, 1, 'nvls', { nvls: false })).toContain('not available or is disabled');
     expect(said(h100, 1, 'nvls')).toContain('8 channels of 40 GB/s');
+  });
+
+  test('NVLS and channels of the node that has least count for all', () => {
+    const nodes = [h100, 'gh200-x1-1x400g'].map((machine) => ({ xml: documentOf(machine) }));
+    const text = said(h100, 1, 'nvls', { nodes });
+    expect(text).toContain('Node of GPUs 0-7: NVLS: 8 channels');
+    expect(text).toContain('Node of GPU 8: No NVLS: a node of one GPU');
+    expect(text).toContain('NVLS is not used, although some nodes could: 1 node has none, and all must.');
+    expect(said(h100, 1, 'channels', { nodes })).toContain(
+      'Nodes found 2 to 8 channels; all use the least, 2',
+    );
   });
 
   test('CollNet: missing plugin, too few nodes, or its channels', () => {

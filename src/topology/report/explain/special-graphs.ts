@@ -3,6 +3,7 @@
  */
 import type { Cluster, Domain } from '../../cluster.js';
 import { lowestSm } from '../headroom.js';
+import { countText } from '../quantities.js';
 import { because, type Explanation } from './explanation.js';
 
 /** NVLink 4 can multicast, from this compute capability (times 10). */
@@ -47,4 +48,17 @@ export function collnetAbsence({ comm, domains, settings }: Cluster): Explanatio
     );
   }
   return no('the search found no chain from a NIC with CollNet through all GPUs.', 'not found');
+}
+
+/** Nodes that have NVLS although the communicator has none. */
+export function nvlsNotShared({ comm, domains }: Cluster): Explanation[] {
+  const without = domains.filter(({ graphs }) => graphs.nvls.nChannels === 0);
+  if (comm.aligned.nvls.nChannels > 0 || without.length === domains.length) return [];
+  const lack = countText(without.length, 'node has', 'nodes have');
+  return [
+    because('nvls', `NVLS is not used, although some nodes could: ${lack} none, and all must.`, {
+      fact: 'not shared',
+      without: without.length,
+    }),
+  ];
 }
