@@ -110,7 +110,6 @@ export class Engine {
     this.#executor ??= new Executor(this.#team.device, {
       ...this.#waiterSettings,
       stopsAtFailure: true,
-      name: `tutti rank ${this.#team.rank}`,
     });
     return this.#executor;
   }

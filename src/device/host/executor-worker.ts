@@ -5,7 +5,7 @@
  * when the shared counter says that there are some. Between two commands it spins for a moment, because
  * waking a thread costs far more than a small collective.
  */
-import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { type MessagePort, parentPort, receiveMessageOnPort } from 'node:worker_threads';
 import { ownThread } from '../../system/process-liveness.js';
 import { CONTROL, LAUNCH_STATUS, REASONS, SLOT, slotWord, WAITER_OFFSET } from './executor-control.js';
 import { instantiate, programNames } from './kernels.js';
@@ -202,6 +202,9 @@ class ExecutorWorker {
   }
 }
 
-const start = workerData as ExecutorStart;
-new ExecutorWorker(start).run();
-start.port.close();
+// Between executors the thread is in its event loop and waits for the next (see executor-thread.ts).
+parentPort!.on('message', (start: ExecutorStart) => {
+  new ExecutorWorker(start).run();
+  start.port.close();
+  parentPort!.postMessage('left');
+});

@@ -6,13 +6,7 @@
  * in a queue until there is room. Every rank has its own executor, because programs of different ranks wait
  * for each other.
  */
-import {
-  MessageChannel,
-  type MessagePort,
-  receiveMessageOnPort,
-  SHARE_ENV,
-  Worker,
-} from 'node:worker_threads';
+import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { isThreadAlive } from '../../system/process-liveness.js';
 import {
@@ -25,14 +19,12 @@ import {
   slotWord,
   WAITER_OFFSET,
 } from './executor-control.js';
+import { type ExecutorThread, type ThreadEnd, takeThread } from './executor-thread.js';
 import type { ExecutorFailure, ExecutorMessage, ExecutorStart } from './executor-worker.js';
 import type { HostDevice } from './host-device.js';
 import { loadModule, programNames } from './kernels.js';
 import { stopWaiter, type WaiterSettings, type WaitPeer, type WaitReason } from './waiting.js';
 import type { WasmModule } from './webassembly.js';
-
-/** Limits of the worker's JavaScript heap in MiB: its loop allocates next to nothing. */
-const HEAP_LIMITS = { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 32, stackSizeMb: 1 };
 
 /** Microseconds that an idle worker spins: longer than the pause between back-to-back submissions. */
 const IDLE_SPIN_US = 30;
@@ -53,8 +45,6 @@ const CLOSE_GRACE_MS = 250;
 const KEPT_FAILURES = 1024;
 
 export interface ExecutorOptions extends WaiterSettings {
-  /** Name of the thread, for debuggers. */
-  name?: string;
   /**
    * When a command has not ended well, give all later ones up at once (status "aborted" without a reason): for
    * programs that only make sense after their predecessors. Default false.
@@ -106,7 +96,7 @@ export class Executor {
   readonly #i32: Int32Array;
   readonly #control: number;
   readonly #word: number;
-  readonly #worker: Worker;
+  readonly #thread: ExecutorThread;
   readonly #port: MessagePort;
   readonly #started = performance.now();
   readonly #modules: LoadedModule[] = [];
@@ -131,11 +121,12 @@ export class Executor {
   /** Why no command can run any more. */
   #dead: TuttiError | undefined;
   #closing: Promise<void> | undefined;
-  readonly #exited: Promise<void>;
+  /** The thread does nothing for this executor any more. */
+  readonly #left: Promise<void>;
   readonly #detach: () => void;
 
   constructor(device: HostDevice, options: ExecutorOptions = {}) {
-    const { name = 'tutti executor', stopsAtFailure = false, ...waiting } = options;
+    const { stopsAtFailure = false, ...waiting } = options;
     this.#device = device;
     this.#i32 = device.i32;
     this.#control = device.allocatePrivate(CONTROL_BYTES);
@@ -151,31 +142,15 @@ export class Executor {
       stopsAtFailure,
       port: port2,
     };
-    this.#worker = new Worker(new URL('./executor-worker.js', import.meta.url), {
-      workerData: start,
-      transferList: [port2],
-      resourceLimits: HEAP_LIMITS,
-      env: SHARE_ENV,
-      execArgv: [],
-      name,
-    });
-    this.#worker.on('error', (cause) => {
-      this.#fail(
-        new TuttiError('internalError', `the executor's thread failed: ${cause.message}`, { cause }),
-      );
-    });
-    this.#exited = new Promise((resolve) => {
-      this.#worker.on('exit', (code) => {
-        this.#fail(
-          this.#closing === undefined
-            ? new TuttiError('internalError', `the executor's thread ended by itself with exit code ${code}`)
-            : closedError(),
-        );
+    this.#thread = takeThread();
+    this.#left = new Promise((resolve) => {
+      this.#thread.run(start, port2, (end) => {
+        this.#fail(this.#closing === undefined ? lostError(end) : closedError());
         resolve();
       });
     });
     // An executor alone does not keep the process running; commands under way do.
-    this.#worker.unref();
+    this.#thread.unref();
     this.#detach = device.attach(() => this.close());
   }
 
@@ -376,9 +351,9 @@ export class Executor {
     Atomics.store(this.#i32, this.#word + CONTROL.closing, 1);
     stopWaiter({ i32: this.#i32 }, this.#control + WAITER_OFFSET);
     this.#signal();
-    this.#worker.ref();
-    const timer = setTimeout(() => void this.#worker.terminate(), CLOSE_GRACE_MS);
-    await this.#exited;
+    this.#thread.ref();
+    const timer = setTimeout(() => this.#thread.terminate(), CLOSE_GRACE_MS);
+    await this.#left;
     clearTimeout(timer);
     await this.#following;
     this.#port.close();
@@ -441,7 +416,7 @@ export class Executor {
   #watch(): void {
     if (this.#isFollowing) return;
     this.#isFollowing = true;
-    this.#worker.ref();
+    this.#thread.ref();
     this.#following = this.#follow();
   }
 
@@ -460,7 +435,7 @@ export class Executor {
     Atomics.sub(this.#i32, waiters, 1);
     // At once and not when the promise settles: whoever was settled above may wait anew before that.
     this.#isFollowing = false;
-    if (this.#closing === undefined) this.#worker.unref();
+    if (this.#closing === undefined) this.#thread.unref();
   }
 
   #statusOf(command: number): number {
@@ -518,6 +493,12 @@ export class Executor {
     this.#kept.delete(oldest);
     this.#forgotten = oldest;
   }
+}
+
+function lostError({ exitCode, cause }: ThreadEnd): TuttiError {
+  return cause === undefined
+    ? new TuttiError('internalError', `the executor's thread ended by itself with exit code ${exitCode}`)
+    : new TuttiError('internalError', `the executor's thread failed: ${cause.message}`, { cause });
 }
 
 function closedError(): TuttiError {

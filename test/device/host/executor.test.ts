@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Executor, type ExecutorOptions } from '#src/device/host/executor.js';
@@ -368,6 +369,12 @@ describe('a process with an executor', () => {
     expect(run('submit(0);')).toMatchObject({ stdout: '', stderr: '', status: 0 });
   });
 
+  it('ends by itself when its executor is closed, and keeps no thread for later', () => {
+    const result = run('await executor.done(submit(20)); await executor.close(); console.log("closed");');
+    expect(result).toMatchObject({ stdout: 'closed\n', stderr: '', status: 0 });
+    expect(result.ms).toBeLessThan(10_000);
+  });
+
   it('ends when it is told to, whatever runs', () => {
     const result = run('executor.done(submit(0)); setTimeout(() => process.exit(7), 100);');
     expect(result).toMatchObject({ stderr: '', status: 7 });
@@ -394,6 +401,31 @@ describe('the thread of an executor', () => {
     executor.setPeers(flood());
     const command = executor.submit(programs, 'status', 0);
     expect(() => executor.waitSync(command)).toThrow(/the executor's thread has ended/);
+  });
+
+  it.runIf(process.platform === 'linux')('serves the next executor when its own is closed', async () => {
+    const threads = () => readdirSync('/proc/self/task');
+    const round = async () => {
+      const made = range(3).map(() => start());
+      for (const { executor, programs } of made) {
+        expect(await executor.done(executor.submit(programs, 'status', 17))).toBe(17);
+      }
+      await Promise.all(made.map(({ executor }) => executor.close()));
+    };
+    await round();
+    const before = new Set(threads());
+    for (const _ of range(5)) await round();
+    expect(threads().filter((thread) => !before.has(thread))).toEqual([]);
+  });
+
+  it('that served an executor with a failed program runs the next one from scratch', async () => {
+    const first = start({ stopsAtFailure: true });
+    expect(await first.executor.done(first.executor.submit(first.programs, 'status', 20))).toBe(20);
+    // Everything behind it is given up.
+    expect(await first.executor.done(first.executor.submit(first.programs, 'status', 0))).toBe(1);
+    await first.executor.close();
+    const next = start({ stopsAtFailure: true });
+    expect(await next.executor.done(next.executor.submit(next.programs, 'status', 0))).toBe(0);
   });
 
   it('takes less than 25 MB', async () => {
