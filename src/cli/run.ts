@@ -8,6 +8,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { constants } from 'node:os';
 import { formatRanks } from '../bootstrap/rank-list.js';
 import { createUniqueId, formatUniqueId, type UniqueIdRoot } from '../bootstrap/unique-id.js';
 import { TuttiError } from '../errors/tutti-error.js';
@@ -16,7 +17,8 @@ import { Output } from './run/output.js';
 import { RankGroup } from './run/rank-group.js';
 
 const SCRIPT = /\.(?:[cm]?js|[cm]?ts)$/;
-const FORWARDED: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+/** Signals that interrupt: the ranks get them too. */
+const INTERRUPTS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 const LOOPBACK = '127.0.0.1';
 
 /** Wrong use. */
@@ -59,7 +61,8 @@ async function environments(
 
 /**
  * Runs `tutti run` with the arguments after `run`. Resolves with the exit code: 0 when every rank ended with 0,
- * else that of the first rank that failed; 2 for wrong use, 124 for the time-out, 141 when nobody reads the output.
+ * else that of the first rank that failed; 2 for wrong use, 124 for the time-out, 128 and the signal's number when
+ * interrupted, 141 when nobody reads the output.
  */
 export async function runCommand(argv: string[]): Promise<number> {
   let parsed: RunArguments | 'help';
@@ -113,11 +116,18 @@ async function runRanks(options: RunArguments, root: UniqueIdRoot): Promise<numb
 
   // A second signal of the same kind means that the user lost patience.
   const received = new Set<NodeJS.Signals>();
-  const forward = (name: NodeJS.Signals): void => {
-    group.signal(received.has(name) ? 'SIGKILL' : name);
+  const interrupt = (name: NodeJS.Signals): void => {
+    if (received.has(name)) group.signal('SIGKILL');
+    else if (group.ending) group.signal(name);
+    else {
+      ownExitCode = 128 + constants.signals[name];
+      const { running } = group;
+      report(`interrupted by ${name}; ${formatRanks(running)} ${running.length === 1 ? 'is' : 'are'} ended`);
+      group.end(name);
+    }
     received.add(name);
   };
-  for (const name of FORWARDED) process.on(name, forward);
+  for (const name of INTERRUPTS) process.on(name, interrupt);
   const timer =
     timeoutMs === undefined
       ? undefined
@@ -129,7 +139,7 @@ async function runRanks(options: RunArguments, root: UniqueIdRoot): Promise<numb
   await group.done;
 
   clearTimeout(timer);
-  for (const name of FORWARDED) process.off(name, forward);
+  for (const name of INTERRUPTS) process.off(name, interrupt);
   await Promise.all([stdout.finish(), stderr.finish()]);
   return ownExitCode ?? group.firstFailure?.exitCode ?? 0;
 }

@@ -136,15 +136,21 @@ describe('tutti run', () => {
   test('the time-out ends everything and names the ranks that still ran', async () => {
     const { code, stderr } = await run('-n', '2', '--timeout', '0.5', RANK, 'wait');
     expect(code).toBe(124);
-    expect(stderr).toContain('tutti run: 0.5 s are over; ranks 0, 1 still ran and are ended');
+    expect(stderr).toBe('tutti run: 0.5 s are over; ranks 0, 1 still ran and are ended\n');
   });
 
-  test.each(['SIGINT', 'SIGTERM', 'SIGHUP'] as const)('%s reaches every rank once', async (signal) => {
+  const interrupts = [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+    ['SIGHUP', 129],
+  ] as const;
+
+  test.each(interrupts)('%s reaches every rank once', async (signal, expected) => {
     const job = start('-n', '2', RANK, 'handle');
     await until(() => job.output().split('ready').length === 3);
     job.child.kill(signal);
     const { code, stdout } = await job.ended;
-    expect(code).toBe(0);
+    expect(code).toBe(expected);
     expect(
       stdout
         .toString()
@@ -154,11 +160,42 @@ describe('tutti run', () => {
     ).toEqual([`[0] got ${signal}`, `[1] got ${signal}`]);
   });
 
-  test('ranks that do not handle a signal end by it, and the exit code tells', async () => {
-    const job = start('-n', '2', RANK, 'wait');
-    await until(() => job.output().split('pid').length === 3);
-    job.child.kill('SIGINT');
-    expect((await job.ended).code).toBe(130);
+  test.each(interrupts)(
+    '%s ends the ranks, and one line says so and blames none',
+    async (signal, expected) => {
+      const job = start('-n', '2', RANK, 'wait');
+      await until(() => job.output().split('pid').length === 3);
+      const pids = [...job.output().matchAll(/pid (\d+)/g)].map((match) => Number(match[1]));
+      job.child.kill(signal);
+      const { code, stderr } = await job.ended;
+      expect({ code, stderr }).toEqual({
+        code: expected,
+        stderr: `tutti run: interrupted by ${signal}; ranks 0, 1 are ended\n`,
+      });
+      expect(pids.some(alive)).toBe(false);
+    },
+  );
+
+  test('ranks that ignore an interrupt are killed after the grace time, or at the second one', async () => {
+    for (const [grace, kills] of [
+      ['0.4', 1],
+      ['30', 2],
+    ] as const) {
+      const job = start('-n', '2', '--grace', grace, RANK, 'deaf');
+      await until(() => job.output().split('pid').length === 3);
+      const pids = [...job.output().matchAll(/pid (\d+)/g)].map((match) => Number(match[1]));
+      job.child.kill('SIGINT');
+      if (kills === 2) {
+        await until(() => job.errors().includes('interrupted'));
+        job.child.kill('SIGINT');
+      }
+      const { code, stderr } = await job.ended;
+      expect({ code, stderr }).toEqual({
+        code: 130,
+        stderr: 'tutti run: interrupted by SIGINT; ranks 0, 1 are ended\n',
+      });
+      expect(pids.some(alive)).toBe(false);
+    }
   });
 
   test.each(['wait', 'spin'])(

@@ -15,7 +15,8 @@ Options:
 
 Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TUTTI_ID and TUTTI_SECRET;
 Communicator.fromEnv() needs nothing else. Rank 0 reads the standard input unless that is a terminal.
-The exit code is that of the first rank that fails (128 + signal when a signal ended it).
+The exit code is that of the first rank that fails (128 + signal when a signal ended it). SIGINT (Ctrl-C), SIGTERM and
+SIGHUP go to every rank; those that have not ended after the grace time are killed; the exit code is 128 + signal.
 `;
 
 /** Most ranks of one machine: a typing mistake should not fork until the machine dies. */

@@ -146,11 +146,19 @@ export class RankGroup {
     for (const child of this.#running.values()) signalGroup(child, name);
   }
 
-  /** SIGTERM to every rank, SIGKILL after the grace time to those that are left. */
-  end(): void {
+  /** The ranks have been told to end. */
+  get ending(): boolean {
+    return this.#ending;
+  }
+
+  /**
+   * A signal to every rank, SIGKILL after the grace time to those that are left. How they end from now on is no
+   * failure of theirs.
+   */
+  end(name: NodeJS.Signals = 'SIGTERM'): void {
     if (this.#ending) return;
     this.#ending = true;
-    this.signal('SIGTERM');
+    this.signal(name);
     this.#killTimer = setTimeout(() => this.signal('SIGKILL'), this.#options.graceMs);
   }
 }

@@ -85,6 +85,11 @@ const behaviours = {
     console.log('ready');
     setInterval(() => {}, 1000);
   },
+  deaf() {
+    for (const name of ['SIGINT', 'SIGTERM']) process.on(name, () => {});
+    console.log(`pid ${process.pid}`);
+    setInterval(() => {}, 1000);
+  },
   lines() {
     const count = Number(rest[0]);
     for (let start = 0; start < count; start += 1000) {
