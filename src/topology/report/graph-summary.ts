@@ -127,11 +127,7 @@ export function orderSummary({ comm, domains }: Cluster, style: Style): string[]
       () => '',
       (tree) => treeText(tree, limits),
     ),
-    style.dim(
-      nNodes > 1
-        ? '| goes to another node; (..) (..) are branches; NICs are those of node 0, in and out'
-        : 'each rank sends to the next one, the last one of a ring to the first; a tree starts at its root',
-    ),
+    ...wrap(nNodes > 1 ? SEVERAL_NODES : ONE_NODE, style.width).map(style.dim),
   ];
 
   function list<T extends { readonly channels: readonly number[] }>(
@@ -158,6 +154,11 @@ export function orderSummary({ comm, domains }: Cluster, style: Style): string[]
     return hidden > 0 ? [...lines, style.dim(`and ${hidden} more; --json has all`)] : lines;
   }
 }
+
+/** How to read the orders. */
+const SEVERAL_NODES = '| goes to another node; (..) (..) are branches; NICs are those of node 0, in and out';
+const ONE_NODE =
+  'each rank sends to the next one, the last one of a ring to the first; a tree starts at its root';
 
 /** `mlx5_0 mlx5_1`: NICs by which a ring enters and leaves a node; one if they are the same, '' if it needs none. */
 function nicNames({ graphs: { ring }, system, rankOffset }: Domain, channel: number): string {

@@ -16,7 +16,7 @@ import type {
   PciFacts,
 } from './machine.js';
 import { bandwidthText, countText, listText, netSpeedText, rangesText } from './quantities.js';
-import { type Paint, padEnd, type Style, visibleLength } from './style.js';
+import { padEnd, type Style, visibleLength, wrap } from './style.js';
 
 /** Lines that fit on a screen; longer trees are folded. */
 const SCREEN_LINES = 44;
@@ -80,7 +80,7 @@ class Drawing {
     for (const [at, item] of items.entries()) {
       const last = at === items.length - 1;
       const branch = top ? '' : last ? '└─ ' : '├─ ';
-      rows.push({ ...item, prefix: this.#style.dim(indent + branch) });
+      rows.push({ ...item, prefix: indent + branch });
       this.#list(item.children, top ? indent : indent + (last ? '   ' : '│  '), rows);
     }
   }
@@ -308,7 +308,7 @@ const hostShape = ({ cpus }: HostFacts): string =>
     .map(({ name, links, devices }) => `${name} ${links.length} [${byShape(devices).map(deviceShape)}]`)
     .join();
 
-/** Puts the columns below each other; where the terminal is too narrow, bus ids go first, then notes are cut. */
+/** Puts the columns below each other; where the terminal is too narrow, bus ids go first, then notes are wrapped. */
 function align(rows: readonly Row[], { width, dim }: Style): string[] {
   const isTable = ({ busId, pcie, notes }: Row) => busId !== '' || pcie !== '' || notes !== '';
   const table = rows.filter(isTable);
@@ -318,17 +318,30 @@ function align(rows: readonly Row[], { width, dim }: Style): string[] {
   const bus = widest(({ busId }) => busId);
   const pcie = widest((row) => row.pcie);
   const notes = widest((row) => row.notes);
-  const showsBus = first + bus + pcie + notes + 6 <= width || notes === 0;
-  const faint: Paint = dim;
-  return rows.map((row) => {
-    const start = row.prefix + row.label;
-    if (!isTable(row)) return start;
-    const columns = [
-      padEnd(start, first),
-      ...(showsBus ? [faint(padEnd(row.busId, bus))] : []),
-      padEnd(row.pcie, pcie),
-      row.notes,
-    ];
-    return columns.join('  ').trimEnd();
+  const showsBus = first + bus + pcie + notes + 3 * GAP.length <= width || notes === 0;
+  const before = first + GAP.length + (showsBus ? bus + GAP.length : 0) + pcie + GAP.length;
+  return rows.flatMap(({ prefix, label, ...row }, at) => {
+    const start = dimmed(prefix) + label;
+    if (!isTable({ prefix, label, ...row })) return [start];
+    const columns = [padEnd(start, first)];
+    if (showsBus) columns.push(dim(padEnd(row.busId, bus)));
+    columns.push(padEnd(row.pcie, pcie));
+    const [note = '', ...more] = wrap(row.notes, Math.max(LEAST_NOTES_WIDTH, width - before));
+    // The line of the tree goes on beside a wrapped note, also to what hangs below.
+    const below = rows[at + 1]?.prefix ?? '';
+    const guide = prefix.replace('├─ ', '│  ').replace('└─ ', '   ');
+    const isParent = below.length > prefix.length;
+    const beside = dimmed(isParent ? `${guide}│` : guide);
+    return [[...columns, note].join(GAP).trimEnd(), ...more.map((line) => padEnd(beside, before) + line)];
   });
+
+  function dimmed(text: string): string {
+    return text === '' ? '' : dim(text);
+  }
 }
+
+/** Between columns. */
+const GAP = '  ';
+
+/** Columns that notes get however narrow the terminal is. */
+const LEAST_NOTES_WIDTH = 24;

@@ -151,6 +151,30 @@ describe('the tree of a machine', () => {
     expect(Math.max(...narrow.map(visibleLength))).toBeLessThanOrEqual(78);
   });
 
+  it('wraps notes that are too long, beside the lines of the tree', () => {
+    const { lines } = treeOf(goldenDocument('dgx1-v100x8-4x100g'), plainStyle(80));
+    expect(lines.slice(2, 6)).toEqual([
+      '│  ├─ GPU 0 V100 SXM2  Gen3 x16 12 GB/s  2 NVLinks (40) each to GPU 3-4; 1',
+      '│  │                                     NVLink (20) each to GPU 1-2',
+      '│  ├─ GPU 1 V100 SXM2  Gen3 x16 12 GB/s  2 NVLinks (40) each to GPU 2 5; 1',
+      '│  │                                     NVLink (20) each to GPU 0 3',
+    ]);
+    for (const [name, document] of machines) {
+      const narrow = treeOf(document, plainStyle(80)).lines;
+      const wide = treeOf(document).lines;
+      // Wrapped lines hold the same words.
+      const words = (text: readonly string[]) => text.join(' ').match(/[^\s├└─│]+/g);
+      const shown = words(narrow)!.join(' ');
+      for (const line of wide.filter((text) => text.includes('NVLink'))) {
+        const notes = line.slice(line.search(/\d+ NVLink|NVLink /));
+        expect(shown, name).toContain(words([notes])!.join(' '));
+      }
+      for (const line of narrow.filter((text) => text.includes('GB/s  '))) {
+        expect(visibleLength(line), name).toBeLessThanOrEqual(110);
+      }
+    }
+  });
+
   it('folds the hosts of a rack into one, and names first and last of what is alike', () => {
     const { lines } = treeOf(cliqueOf(goldenDocument('gb200-nvl72-tray'), 18));
     expect(lines).toHaveLength(7);
