@@ -88,14 +88,28 @@ function fromFile(path: string, template: TemplateFacts): OpenedMachine {
 function detected(machine: Machine, env: Environment, log: LogSink): OpenedMachine {
   const { nvml, nvmlProblem, source } = machine;
   const document = detectTopology({ machine, env, log });
+  const notes = withProcessor(document);
   const hasGpus = elementsNamed(document, 'gpu').some((gpu) => gpu.attributes.has('rank'));
   return {
     source,
     document,
-    notes: [],
+    notes,
     nvmlP2p: nvml === undefined ? undefined : (a, b) => p2pWorks(nvml, a, b),
     isDetected: true,
     noGpus: hasGpus ? undefined : nvmlProblem || 'the NVIDIA driver shows no GPU',
     pciDevices: hasGpus ? [] : pciDeviceLines(machine.files),
   };
+}
+
+/** A copy of /sys does not tell the processor, without which there is no graph; says what that means. */
+function withProcessor(document: XmlElement): string[] {
+  const unknown = document.children.filter(
+    ({ name, attributes }) => name === 'cpu' && !attributes.has('arch'),
+  );
+  for (const cpu of unknown) cpu.attributes.set('arch', 'unknown');
+  return unknown.length === 0
+    ? []
+    : [
+        'the processor is not known, so the speed between sockets is a guess; --record on the machine tells it',
+      ];
 }

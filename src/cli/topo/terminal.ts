@@ -15,7 +15,8 @@ export function terminalStyle(stream: NodeJS.WriteStream): Style {
   const width = stream.isTTY ? Math.max(LEAST_WIDTH, stream.columns) : FILE_WIDTH;
   const plain = plainStyle(width);
   if (!stream.isTTY || !stream.hasColors()) return plain;
-  const paint = (format: Parameters<typeof styleText>[0]) => (text: string) => styleText(format, text);
+  const paint = (format: Parameters<typeof styleText>[0]) => (text: string) =>
+    styleText(format, text, { validateStream: false });
   return {
     ...plain,
     heading: paint(['bold', 'underline']),

@@ -181,6 +181,13 @@ describe('the files of tutti topo', () => {
     expect(opened.stdout).toMatch(/^CPU \d+/m);
   });
 
+  it('may be a copy of /sys, which does not tell the processor', () => {
+    const { status, stdout, stderr } = topo(['--from', join(REAL, 'sysfs.tgz')]);
+    expect(status).toBe(0);
+    expect(stderr).toMatch(/sysfs\.tgz: the processor is not known/);
+    expect(stdout).toMatch(/^No GPUs: sysfs\.tgz holds no facts of NVML/);
+  });
+
   it('that cannot be written end the command with status 1', () => {
     const { status, stderr } = topo([H200, '--svg', join(folder, 'no/such/place.svg')]);
     expect(status).toBe(1);
