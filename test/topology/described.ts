@@ -51,8 +51,12 @@ export const cluster = (
 export const firstDomain = (...args: Parameters<typeof cluster>): Domain => cluster(...args).domains[0]!;
 
 /** A system as domains have it: trimmed to the GPUs of rank 0. */
-export const searchSpace = (xml: XmlElement, hosts: number, env: Environment = {}): SearchSpace =>
-  new SearchSpace(firstDomain(xml, hosts, { env }).system, topologySettings(env));
+export const searchSpace = (
+  xml: XmlElement,
+  hosts: number,
+  env: Environment = {},
+  mnnvl = false,
+): SearchSpace => new SearchSpace(firstDomain(xml, hosts, { env, mnnvl }).system, topologySettings(env));
 
 /** A search with bounds of its own: the whole way down from `Pattern`. */
 export function search(
