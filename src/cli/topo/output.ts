@@ -70,7 +70,9 @@ function checkRank(rank: number | undefined, { nRanks }: Cluster): void {
   if (rank === undefined || rank < nRanks) return;
   throw new TuttiError(
     'invalidArgument',
-    `--rank ${rank}: there are ${nRanks} ranks; give one from 0 to ${nRanks - 1}`,
+    nRanks === 1
+      ? `--rank ${rank}: there is only rank 0`
+      : `--rank ${rank}: there are ${nRanks} ranks; give one from 0 to ${nRanks - 1}`,
   );
 }
 
