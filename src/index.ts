@@ -2,7 +2,7 @@
 export { createUniqueId, formatUniqueId, parseUniqueId, type UniqueIdRoot } from './bootstrap/unique-id.js';
 export type { Algorithm } from './collectives/registry.js';
 export type { RingProtocol } from './collectives/ring.js';
-export type { Buffer } from './communicator/buffers.js';
+export type { Buffer, SameClass } from './communicator/buffers.js';
 export {
   type Collectives,
   Communicator,
