@@ -1,6 +1,6 @@
 /** The name that somebody probably meant. */
 
-/** Nearest of `names` regardless of case and of '_' and '-', if it is near enough to be meant. */
+/** Nearest of `names` regardless of case, blanks, '_' and '-', if it is near enough to be meant. */
 export function nearestName<T extends string>(text: string, names: readonly T[]): T | undefined {
   const plain = (name: string) => name.toLowerCase().replaceAll(/[\s_-]/g, '');
   const wanted = plain(text);
@@ -8,7 +8,8 @@ export function nearestName<T extends string>(text: string, names: readonly T[])
   // Half of the letters may differ; beyond that a suggestion would be a guess.
   let bestDistance = Math.max(2, Math.ceil(wanted.length / 2));
   for (const name of names) {
-    const distance = editDistance(wanted, plain(name));
+    const begins = wanted.length > 1 && plain(name).startsWith(wanted);
+    const distance = begins ? Math.min(1, name.length - wanted.length) : editDistance(wanted, plain(name));
     if (distance < bestDistance) [best, bestDistance] = [name, distance];
   }
   return best;
