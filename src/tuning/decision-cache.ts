@@ -1,7 +1,7 @@
 /**
  * Remembers decisions: programs repeat the same calls, and a decision depends on nothing that changes in between.
  *
- * A lookup walks two small tables and makes no garbage. Decisions of a tuner that may change its mind are not kept.
+ * A lookup makes no garbage. Decisions of a tuner that may change its mind are not kept.
  */
 import type { TuningCall } from './call.js';
 import { type Decision, decide } from './decide.js';
@@ -10,15 +10,22 @@ import type { TuningTables } from './model.js';
 /** Sizes remembered of one kind of call; a program with more distinct sizes loses the oldest half. */
 const MAX_SIZES = 4096;
 
+/** Kinds remembered: function, type, operator and so on. Programs use a handful, so they are looked through in turn. */
+const MAX_KINDS = 32;
+
 /** Decisions of one kind of call by number of bytes. */
 type BySize = Map<number, Decision>;
+
+interface Kind {
+  readonly like: TuningCall;
+  readonly sizes: BySize;
+}
 
 export class DecisionCache {
   readonly #tables: TuningTables;
   readonly #keep: boolean;
-  readonly #kinds = new Map<string, BySize>();
-  /** The kind that was asked for last, without making its key. */
-  #last: { readonly call: TuningCall; readonly sizes: BySize } | undefined;
+  /** The oldest first. */
+  readonly #kinds: Kind[] = [];
 
   constructor(tables: TuningTables) {
     this.#tables = tables;
@@ -42,16 +49,13 @@ export class DecisionCache {
   }
 
   #sizesOf(call: TuningCall): BySize {
-    if (this.#last !== undefined && sameKind(this.#last.call, call)) return this.#last.sizes;
-    const { function: fn, type, reduction, operator, pipelined, registered } = call;
-    const key = `${fn} ${type} ${reduction} ${operator} ${pipelined} ${registered}`;
-    let sizes = this.#kinds.get(key);
-    if (sizes === undefined) {
-      sizes = new Map();
-      this.#kinds.set(key, sizes);
+    for (const { like, sizes } of this.#kinds) {
+      if (sameKind(like, call)) return sizes;
     }
-    this.#last = { call: { ...call }, sizes };
-    return sizes;
+    if (this.#kinds.length >= MAX_KINDS) this.#kinds.shift();
+    const kind = { like: { ...call }, sizes: new Map() };
+    this.#kinds.push(kind);
+    return kind.sizes;
   }
 }
 

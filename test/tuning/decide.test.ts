@@ -397,6 +397,16 @@ describe('remembered decisions', () => {
     expect(cache.decide(call('AllReduce', 1))).toEqual(first);
   });
 
+  it('are made again for kinds of calls that are too many', () => {
+    const cache = new DecisionCache(tablesOf(plainInput()));
+    const first = cache.decide(call('AllReduce', 1));
+    for (let pipelined = 1; pipelined <= 31; pipelined++) cache.decide(call('AllReduce', 1, { pipelined }));
+    expect(cache.decide(call('AllReduce', 1))).toBe(first);
+    cache.decide(call('AllReduce', 1, { pipelined: 32 }));
+    expect(cache.decide(call('AllReduce', 1))).not.toBe(first);
+    expect(cache.decide(call('AllReduce', 1))).toEqual(first);
+  });
+
   it('are kept of a tuner only if it always answers alike', () => {
     for (const [repeatable, calls] of [
       [undefined, 3],
