@@ -14,11 +14,21 @@ export function cInteger(text: string): bigint {
   return sign === '-' ? -value : value;
 }
 
-/** The value as a 32-bit signed integer (higher bits are dropped, as in C's conversion to int). */
-export const cInt = (text: string): number => Number(BigInt.asIntN(32, cInteger(text)));
+/**
+ * The value as C gives it to an `int`: what does not fit into 64 bits becomes the nearest number that does, then the
+ * bits above 32 are dropped (so 99999999999999999999 is -1).
+ */
+export const cInt = (text: string): number => Number(BigInt.asIntN(32, nearest(cInteger(text), INT64)));
 
-/** A hexadecimal number with or without 0x, at most 64 bits; 0 for text that holds none. */
+/** A hexadecimal number with or without 0x; 0 for text that holds none, 64 set bits for what is longer. */
 export function cHex(text: string): bigint {
   const [, digits] = /^[ \t\n\v\f\r]*(?:0[xX])?([0-9a-fA-F]+)/.exec(text) ?? [];
-  return digits === undefined ? 0n : BigInt.asUintN(64, BigInt(`0x${digits}`));
+  return digits === undefined ? 0n : nearest(BigInt(`0x${digits}`), UINT64);
 }
+
+type Range = readonly [least: bigint, most: bigint];
+const INT64: Range = [-(1n << 63n), (1n << 63n) - 1n];
+const UINT64: Range = [0n, (1n << 64n) - 1n];
+
+const nearest = (value: bigint, [least, most]: Range): bigint =>
+  value < least ? least : value > most ? most : value;

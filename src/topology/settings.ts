@@ -167,13 +167,16 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     maxP2pChannels: integer('NCCL_MAX_P2P_NCHANNELS', MAX_CHANNELS),
     p2pPerChannelNetBw: integer('NCCL_P2P_PER_CHANNEL_NET_BW', 14),
     p2pMaxPeers: optional('NCCL_P2P_MAX_PEERS'),
-    nvlsChunkSize: env.NCCL_NVLS_CHUNKSIZE ? integer('NCCL_NVLS_CHUNKSIZE', 0) : undefined,
+    nvlsChunkSize: env.NCCL_NVLS_CHUNKSIZE ? integer('NCCL_NVLS_CHUNKSIZE', NVLS_CHUNK_SIZE) : undefined,
     nvlsTreeMaxChunkSize: optional('NCCL_NVLSTREE_MAX_CHUNKSIZE'),
     ignoreNetMismatch: flag('NCCL_IGNORE_NET_MISMATCH', false),
     ignoreCollnetMismatch: flag('NCCL_IGNORE_COLLNET_MISMATCH', false),
     collnetNodeThreshold: integer('NCCL_COLLNET_NODE_THRESHOLD', 2),
   };
 }
+
+/** What counts if NCCL_NVLS_CHUNKSIZE is set to something that is no number of 64 bits, bytes. */
+const NVLS_CHUNK_SIZE = 131_072;
 
 /** NCCL's mark of an integer variable that nobody set. */
 const UNSET = -2;
