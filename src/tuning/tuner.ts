@@ -117,6 +117,46 @@ export function askTuner({ name, tuner }: BoundTuner, call: TunerCall, costs: Co
   );
 }
 
+/** Bounds of a chunk, bytes: what a buffer's slots hold, and the unit that it is rounded down to. */
+export interface ChunkBounds {
+  readonly ceiling: number;
+  readonly grain: number;
+}
+
+/**
+ * Chunk size of a decided call, after NCCL's rules and the tuner's word.
+ *
+ * @returns bytes, a multiple of the grain
+ * @throws TuttiError what the tuner throws, or invalidUsage for a chunk that holds nothing
+ */
+export function tunedChunkSize(
+  bound: BoundTuner | undefined,
+  call: TunerChunkCall,
+  { ceiling, grain }: ChunkBounds,
+  log: LogSink,
+): number {
+  let chunk = call.chunkSize;
+  if (bound?.tuner.getChunkSize !== undefined) {
+    const { name, tuner } = bound;
+    const asked = guarded(name, 'getChunkSize', () => tuner.getChunkSize!(call));
+    if (!(asked >= grain)) {
+      throw new TuttiError(
+        'invalidUsage',
+        `tuner ${name} asked for chunks of ${asked} bytes; ${call.protocol} moves ${grain} at least`,
+      );
+    }
+    if (asked > ceiling) {
+      log(
+        'INFO',
+        'TUNING',
+        `Tuner ${name}: chunk size ${asked} is larger than the buffer allows, using ${ceiling}`,
+      );
+    }
+    chunk = Math.min(asked, ceiling);
+  }
+  return Math.floor(chunk / grain) * grain;
+}
+
 /** Errors of the library pass; others are reported as the plugin's. */
 function guarded<T>(name: string, method: string, call: () => T): T {
   try {

@@ -83,7 +83,7 @@ describe('predicted times', () => {
     [75, 1.9],
     [80, 1.4],
   ])(
-    'rings with Simple over nodes wait longer from 64 bytes per channel and rank on: capability %i [C05-22]',
+    'rings with Simple over nodes wait longer from 64 bytes per channel and rank on: capability %i',
     (minSm, factor) => {
       const tables = tablesOf(fourNodes({ minSm }));
       // 16 channels, 32 ranks
@@ -99,7 +99,7 @@ describe('predicted times', () => {
     },
   );
 
-  it('trees are less efficient in the middle, from 64 bytes to half a gigabyte [C05-23]', () => {
+  it('trees are less efficient in the middle, from 64 bytes to half a gigabyte', () => {
     const tables = tablesOf(fourNodes());
     const bandwidth = (bytes: number) => {
       const times = [0.75, 1].map((share) =>
@@ -139,7 +139,7 @@ describe('choice', () => {
     expect(chosen(decide(tables, call('AllReduce', 64)))).toBe('Tree/LL');
   });
 
-  it('a single rank copies: Ring with Simple at no cost, without a model [C05-02, C21-04]', () => {
+  it('a single rank copies: Ring with Simple at no cost, without a model', () => {
     const one = tablesOf(plainInput({ nRanks: 1 }));
     const decision = decide(one, call('AllReduce', 64));
     expect(chosen(decision)).toBe('Ring/Simple');
@@ -228,7 +228,7 @@ describe('hardware that reduces', () => {
       .excluded.filter((why) => why.algorithm === algorithm && why.protocol === 'Simple')
       .map(({ rule }) => rule);
 
-  it('NVLS is left out where the NVSwitch cannot reduce [C05-26]', () => {
+  it('NVLS is left out where the NVSwitch cannot reduce', () => {
     const tables = tablesOf(plainInput());
     const product = call('AllReduce', 64 * MIB, { reduction: 'Prod' });
     expect(cost(tables, product, 'NVLS', 'Simple')).toBe(IGNORE);
@@ -241,7 +241,7 @@ describe('hardware that reduces', () => {
     expect(rulesFor(tables, call('AllReduce', MIB), 'NVLS')).toEqual(['nvls-off']);
   });
 
-  it('NVLS gathers among 32 ranks of a node at most; all-reduce has no such bound [C05-26]', () => {
+  it('NVLS gathers among 32 ranks of a node at most; all-reduce has no such bound', () => {
     for (const [localRanks, rules] of [
       [32, []],
       [33, ['nvls-local-ranks']],

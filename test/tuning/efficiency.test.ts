@@ -10,7 +10,7 @@ const gather = { function: 'AllGather', bytes: 1 << 26, type: 'int8', registered
 const scatter = { ...gather, function: 'ReduceScatter', type: 'float32' } as const;
 
 describe('the EFFICIENCY policy', () => {
-  it('takes NVLS with few channels for registered buffers, and keeps the predicted time [C05-28, C21-07]', () => {
+  it('takes NVLS with few channels for registered buffers, and keeps the predicted time', () => {
     const input = plainInput({ ctaPolicy: CtaPolicy.EFFICIENCY });
     const plain = decide(tablesOf(plainInput()), gather);
     expect(plain.algorithm).not.toBe('NVLS');
@@ -43,7 +43,7 @@ describe('the EFFICIENCY policy', () => {
     ['several nodes without CollNet', over({ enabled: false }), gather],
     ['several nodes, CollNet cannot reduce', over({ supports: () => false }), scatter],
     ['the choice has fewer channels', plainInput({ ...EFFICIENCY, nChannels: 3 }), gather],
-  ])('has no effect: %s [C05-28, C21-07]', (_, input, call) => {
+  ])('has no effect: %s', (_, input, call) => {
     expect(decide(tablesOf(input), call).chosenBy).toBe('model');
   });
 

@@ -6,7 +6,7 @@ import { Pattern } from '#src/topology/search/graph.js';
 import { CpuArch, CpuVendor } from '#src/topology/system/node.js';
 import { PathType } from '#src/topology/system/path-type.js';
 import type { TuningInput } from '#src/tuning/input.js';
-import { modelOf } from '#src/tuning/model.js';
+import { modelOf, tuningTables } from '#src/tuning/model.js';
 import {
   FunctionId,
   NCCL_ALGORITHMS,
@@ -327,6 +327,22 @@ describe('LL128', () => {
   ] as const)('%s', (_, change, types, wanted) => {
     expect(rules(change, types)).toEqual(wanted);
   });
+
+  it.each([
+    [90, '0', 1],
+    [89, '0', 0],
+    [90, '1', 0],
+  ])(
+    'on capability %i with NCCL_LL128_C2C=%s is said to be off over relays %i times',
+    (minSm, text, times) => {
+      const lines: string[] = [];
+      const input = plainInput({ minSm, env: { NCCL_LL128_C2C: text } });
+      tuningTables(input, { log: (_level, subsystem, line) => lines.push(`${subsystem} ${line}`) });
+      expect(lines.filter((line) => line.startsWith('GRAPH Disabling LL128 over all PxN'))).toHaveLength(
+        times,
+      );
+    },
+  );
 
   it('built by CUDA 11.8 still does trees and other functions', () => {
     const tables = tablesOf(plainInput({ cuda118: true, nRanks: 2 }));

@@ -57,6 +57,9 @@ describe('threads at most', () => {
     expect(threadsWith({}, 'Ring', 'Simple', 12)).toBe(256);
     expect(threadsWith({}, 'Ring', 'Simple', 12.1)).toBe(512);
     expect(threadsWith({}, 'Tree', 'Simple', 12)).toBe(512);
+    // Single precision: 120 times 0.1 is 12 there, and more in double precision.
+    const slow = maxThreads(tuningSettings(), { bwIntra: Math.fround(0.1), nChannels: 120 });
+    expect(slow[cellOf('Ring', 'Simple')]).toBe(256);
     expect(threadsWith({ NCCL_NTHREADS: '512' }, 'Ring', 'Simple', 12)).toBe(512);
   });
 

@@ -1,11 +1,12 @@
 /** Tuners: what they are told, what they may change, what happens when they fail; and the rules of CSV files. */
 import { describe, expect, it } from 'vitest';
 import { TuttiError } from '#src/errors/tutti-error.js';
+import { defaultConstants } from '#src/tuning/constants.js';
 import { parseTunerRules, ruleTuner } from '#src/tuning/csv-tuner.js';
 import { decide, evaluate } from '#src/tuning/decide.js';
 import { tuningTables } from '#src/tuning/model.js';
 import { cellOf } from '#src/tuning/names.js';
-import { IGNORE, type Tuner, type TunerCall, type TunerPlugin } from '#src/tuning/tuner.js';
+import { IGNORE, type Tuner, type TunerCall, type TunerPlugin, tunedChunkSize } from '#src/tuning/tuner.js';
 import { collnetNodes, plainInput, row, tablesOf } from './plain-input.js';
 
 const plugin = (tuner: Partial<Tuner> = {}, init?: TunerPlugin['init']): TunerPlugin => ({
@@ -119,7 +120,7 @@ describe('a tuner', () => {
   it('may allow what the model excludes, and is not checked', () => {
     const tuner = plugin({
       getCollInfo: (_, costs) => {
-        costs[cellOf('CollNetChain', 'Simple')] = 1;
+        costs[cellOf('CollNetChain', 'Simple')] = 0;
         return 0;
       },
     });
@@ -188,6 +189,53 @@ describe('a tuner', () => {
   });
 });
 
+describe('chunks', () => {
+  const chunkCall = {
+    function: 'AllReduce',
+    bytes: 1 << 20,
+    algorithm: 'Ring',
+    protocol: 'LL128',
+    channels: 4,
+    chunkSize: 100000,
+  } as const;
+  const bounds = { ceiling: 576000, grain: 1920 };
+  const lines: string[] = [];
+  const chunk = (getChunkSize?: Tuner['getChunkSize']) => {
+    const tuner = { getCollInfo: () => 0, ...(getChunkSize === undefined ? {} : { getChunkSize }) };
+    return tunedChunkSize({ name: 'test', tuner }, chunkCall, bounds, (...line) =>
+      lines.push(line.join(' ')),
+    );
+  };
+
+  it('are rounded down to the grain, with and without a tuner', () => {
+    expect(tunedChunkSize(undefined, chunkCall, bounds, () => {})).toBe(99840);
+    expect(chunk()).toBe(99840);
+    expect(chunk(({ chunkSize }) => chunkSize * 2)).toBe(199680);
+    expect(chunk(() => 1920)).toBe(1920);
+    expect(lines).toEqual([]);
+  });
+
+  it('never exceed the buffer, with a line of log', () => {
+    expect(chunk(() => 576001)).toBe(576000);
+    expect(lines).toEqual([
+      'INFO TUNING Tuner test: chunk size 576001 is larger than the buffer allows, using 576000',
+    ]);
+  });
+
+  it.each([0, 1919, -1, Number.NaN])('of %d bytes are refused: nothing would move', (bytes) => {
+    expect(errorOf(() => chunk(() => bytes)).message).toBe(
+      `tuner test asked for chunks of ${bytes} bytes; LL128 moves 1920 at least`,
+    );
+  });
+
+  it('of a tuner that fails name it', () => {
+    const failing = () => {
+      throw new Error('no idea');
+    };
+    expect(errorOf(() => chunk(failing)).message).toBe('tuner test failed in getChunkSize: no idea');
+  });
+});
+
 describe('a CSV file of rules', () => {
   const TEXT = `# collective,min,max,algorithm,protocol,channels,nNodes,nRanks,numPipeOps,regBuff
 allreduce,0,65536,tree,ll,4,-1,-1
@@ -244,6 +292,30 @@ allgather,0,1000000,ring,ll,3,1,8,2
     expect(chosen({ function: 'AllGather', type: 'int8', bytes: 1000 })).toMatch(/model$/);
     // This communicator has one node.
     expect(chosen({ function: 'Broadcast', type: 'int8', bytes: 1000 })).toMatch(/model$/);
+  });
+
+  it('takes candidates of any cost that is not negative', () => {
+    const communicator = {
+      nRanks: 8,
+      nNodes: 1,
+      nvlDomains: 1,
+      minRanksPerNvlDomain: 8,
+      maxRanksPerNvlDomain: 8,
+    };
+    const own = ruleTuner(parseTunerRules('allreduce,-1,-1,ring,ll,2,-1,-1', 'one')).init(
+      communicator,
+      defaultConstants(),
+      () => {},
+    );
+    const one = { function: 'AllReduce', bytes: 8, pipelined: 1, registered: false } as const;
+    for (const [cost, channels] of [
+      [0, 2],
+      [0.5, 2],
+      [IGNORE, 0],
+      [-1024, 0],
+    ] as const) {
+      expect(own.getCollInfo(one, new Float32Array(21).fill(cost))).toBe(channels);
+    }
   });
 
   it('leaves candidates alone that cannot run, and says so', () => {

@@ -325,6 +325,17 @@ describe('a batch', () => {
     expect(two.time).toBe(chooseSymmetricKernel(facts(), batch({ counts: [rounded] })).best!.time);
   });
 
+  it('compares times with 2.5 % more per block, in single precision', () => {
+    const f32 = Math.fround;
+    for (let k = 0; k < 24; k++) {
+      for (const { time, blocks, penalised } of chooseSymmetricKernel(facts(), batch({ counts: [3 ** k] }))
+        .candidates) {
+        const share = f32(1 + f32(f32(0.025) * blocks));
+        expect([time, penalised]).toEqual([f32(time), f32(time * share)]);
+      }
+    }
+  });
+
   it('fits the arguments of a launch', () => {
     expect(symmetricBatchLimit(4096)).toBe(55);
     expect(symmetricBatchLimit(560 + 64)).toBe(1);
