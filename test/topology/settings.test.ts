@@ -13,12 +13,13 @@ function logged(env: Environment): string[] {
   return lines;
 }
 
-/** Variable, field, default, and texts with what they give. */
+/** Variable, field, default, texts with what they give, and what a number beyond 64 bits gives if not the default. */
 type Case = readonly [
   variable: string,
   field: Name,
   initial: unknown,
   values: Readonly<Record<string, unknown>>,
+  beyond?: unknown,
 ];
 
 const FLAG_OFF = { '1': true, '0': false, '2': true, '-1': true, abc: false };
@@ -70,7 +71,8 @@ const CASES: readonly Case[] = [
 ];
 
 describe('integer variables', () => {
-  it.each(CASES)('%s', (variable, field, initial, values, beyond = initial) => {
+  it.each(CASES)('%s', (...one: Case) => {
+    const [variable, field, initial, values, beyond = initial] = one;
     expect(setting(field, {})).toEqual(initial);
     expect(setting(field, { [variable]: '' })).toEqual(initial);
     for (const [text, expected] of Object.entries(values)) {
