@@ -71,24 +71,27 @@ const CASES: readonly Case[] = [
 ];
 
 describe('integer variables', () => {
-  it.each(CASES)('%s', (...one: Case) => {
-    const [variable, field, initial, values, beyond = initial] = one;
-    expect(setting(field, {})).toEqual(initial);
-    expect(setting(field, { [variable]: '' })).toEqual(initial);
-    for (const [text, expected] of Object.entries(values)) {
-      expect(setting(field, { [variable]: text }), `${variable}=${text}`).toEqual(expected);
-    }
-    // Beyond 64 bits: the default, with a line that says so.
-    const huge = { [variable]: '99999999999999999999' };
-    expect(setting(field, huge)).toEqual(beyond);
-    expect(logged(huge)).toEqual([
-      expect.stringMatching(
-        new RegExp(`^INFO ENV Invalid value 99999999999999999999 for ${variable}, using default -?\\d+\\.$`),
-      ),
-    ]);
-    expect(logged({ [variable]: '3' })).toEqual([`INFO ENV ${variable} set by environment to 3.`]);
-    expect(logged({ [variable]: '' })).toEqual([]);
-  });
+  for (const [variable, field, initial, values, beyond = initial] of CASES) {
+    it(variable, () => {
+      expect(setting(field, {})).toEqual(initial);
+      expect(setting(field, { [variable]: '' })).toEqual(initial);
+      for (const [text, expected] of Object.entries(values)) {
+        expect(setting(field, { [variable]: text }), `${variable}=${text}`).toEqual(expected);
+      }
+      // Beyond 64 bits: the default, with a line that says so.
+      const huge = { [variable]: '99999999999999999999' };
+      expect(setting(field, huge)).toEqual(beyond);
+      expect(logged(huge)).toEqual([
+        expect.stringMatching(
+          new RegExp(
+            `^INFO ENV Invalid value 99999999999999999999 for ${variable}, using default -?\\d+\\.$`,
+          ),
+        ),
+      ]);
+      expect(logged({ [variable]: '3' })).toEqual([`INFO ENV ${variable} set by environment to 3.`]);
+      expect(logged({ [variable]: '' })).toEqual([]);
+    });
+  }
 
   it('covers every field', () => {
     const levels: Name[] = ['p2pLevel', 'gdrLevel', 'netDevsPolicy'];
