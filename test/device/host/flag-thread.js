@@ -7,6 +7,7 @@ const device = { i32: new Int32Array(memory.buffer), baseAddress };
 const FLAG = 64;
 
 function act() {
+  while (action === 'ringAlways') wakeDoorbell(device, doorbell);
   if (action === 'abort') abortDoorbell(device, doorbell);
   else Atomics.store(device.i32, (doorbell + FLAG) >>> 2, 1);
   if (action === 'flagAndRing') wakeDoorbell(device, doorbell);

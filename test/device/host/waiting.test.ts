@@ -55,7 +55,7 @@ const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const LONG_SLEEP = { first: 20_000, longest: 20_000 };
 
 /** A thread that sets the flag, or aborts, after a while; returns when it is ready. */
-async function later(ms: number, action: 'flag' | 'flagAndRing' | 'abort'): Promise<Worker> {
+async function later(ms: number, action: 'flag' | 'flagAndRing' | 'abort' | 'ringAlways'): Promise<Worker> {
   const worker = new Worker(fileURLToPath(new URL('./flag-thread.js', import.meta.url)), {
     workerData: { memory: device.memory, baseAddress: device.baseAddress, doorbell, ms, action },
   });
@@ -261,6 +261,25 @@ describe('a doorbell', () => {
     wakeDoorbell(device, doorbell);
     expect(rings()).toBe(2);
     expect(DOORBELL_BYTES).toBe(16);
+  });
+});
+
+describe('arming a doorbell', () => {
+  it('never leaves a sleeper on a value that came with the ring that disarmed it', async () => {
+    const thread = await later(0, 'ringAlways');
+    Atomics.store(device.i32, word(DOORBELL.sleepers), 1);
+    await pause(50);
+    for (let round = 0; round < 200_000; round++) {
+      const seen = armDoorbell(device.i32, doorbell);
+      // Disarmed: the ring comes, or has come since, so a sleep on what was seen ends.
+      while (Atomics.load(device.i32, word(DOORBELL.armed)) !== 0);
+      const until = performance.now() + 1000;
+      while (Atomics.load(device.i32, word(DOORBELL.rings)) === seen && performance.now() < until);
+      if (Atomics.load(device.i32, word(DOORBELL.rings)) === seen) {
+        throw new Error(`round ${round}: nobody would ever ring again`);
+      }
+    }
+    await thread.terminate();
   });
 });
 
