@@ -415,7 +415,14 @@ describe('a file that we read', () => {
       { inter: true },
     ],
   ];
-  it.each(refused)('is refused with line and element: %s', (_what, text, code, message, reading) => {
+  const cases = refused.map(([what, text, code, message, reading]) => ({
+    what,
+    text,
+    code,
+    message,
+    reading,
+  }));
+  it.each(cases)('is refused with line and element: $what', ({ text, code, message, reading }) => {
     const error = thrown(() => read(text, reading));
     expect(error.code).toBe(code);
     expect(error.message).toMatch(message);
