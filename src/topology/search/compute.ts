@@ -85,6 +85,7 @@ class Search {
   readonly #speeds: readonly number[];
   readonly #sm: number;
   readonly #minIntra: PathType;
+  /** Counts inside one system only; across systems the limit is the present type to NICs. */
   readonly #maxIntra: PathType;
   readonly #minInter: PathType;
   readonly #maxInter: PathType;
@@ -102,7 +103,6 @@ class Search {
     this.#speeds = channelSpeeds(this.#sm, system.inter);
     [this.#minIntra, this.#maxIntra] = n > 1 ? intraTypes(system) : [PathType.LOC, PathType.SYS];
     [this.#minInter, this.#maxInter] = system.inter ? interTypes(system) : [PathType.PIX, PathType.SYS];
-    if (system.inter) this.#maxIntra = this.#maxInter;
     if (this.#sm < 90) this.#maxInter = PathType.SYS;
 
     let { minChannels, maxChannels, pattern } = request;

@@ -14,7 +14,7 @@ export type GraphName = keyof TopoGraphs;
 export interface SearchOptions {
   /** A CollNet plugin is present and enabled. */
   readonly collnet: boolean;
-  /** All GPUs can use NVLink multicast. */
+  /** All GPUs can use NVLink multicast; it still needs at least two of them, and no two ranks on one. */
   readonly nvls: boolean;
   readonly settings: TopologySettings;
   /** A graph that a file gives for a search; undefined: search. */
@@ -33,6 +33,11 @@ const MAX_RING_CHANNELS = 32;
 
 /** Upper bound that stands in the request of NVLS and CollNet direct before the number of GPUs lowers it. */
 const MAX_HEAD_CHANNELS = 64;
+
+/** A multicast group has several members, each a device of its own. */
+function canMulticast({ nodes: { GPU } }: TopoSystem): boolean {
+  return GPU.length >= 2 && new Set(GPU.map(({ parent }) => parent)).size === GPU.length;
+}
 
 /** Searches ring, tree, CollNet chain, CollNet direct and NVLS. */
 export function searchGraphs(system: TopoSystem, options: SearchOptions): SearchedGraphs {
@@ -82,7 +87,7 @@ export function searchGraphs(system: TopoSystem, options: SearchOptions): Search
     nvls: search(
       'nvls',
       { id: GraphId.NVLS, pattern: Pattern.NVLS, collNet: false, ...heads },
-      nvls && system.nodes.GPU.length >= 2,
+      nvls && canMulticast(system),
     ),
   };
   return { graphs, results };

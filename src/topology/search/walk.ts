@@ -69,11 +69,10 @@ class Frame {
   path: SearchPath | undefined;
   bandwidth = 0;
   marked = NONE;
-  /** START_INTER: list of NICs, the next one, the present one and what was taken from it. */
+  /** START_INTER: list of NICs, the next one, and the present one. */
   nics: Int32Array;
   nicAt = 0;
   nic = NONE;
-  nicBandwidth = 0;
   tried = false;
   /** Budget that waits while an attempt has its own; NONE if none waits. */
   waiting = NONE;

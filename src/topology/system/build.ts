@@ -92,7 +92,7 @@ interface Place {
   readonly host: bigint;
 }
 
-/** A gpu element that speaks for its device, and the pci element that holds it. */
+/** The first gpu element of a device in the pci element that holds it: its links are those of the device. */
 interface GpuElement extends Place {
   readonly busId: string;
   readonly gpu: XmlElement;
@@ -212,9 +212,12 @@ class Builder {
     const id = idOf(host, busIdNumber(busId));
     const bandwidth = this.#pciBandwidth(element);
     const gpus = element.children.filter((child) => child.name === 'gpu');
+    const spoken = new Set<DevNode>();
     for (const gpu of gpus) {
       if (!gpu.attributes.has('rank')) return;
-      this.#addGpu(gpu, element, parent, place, bandwidth);
+      const device = this.#addGpu(gpu, element, parent, place, bandwidth);
+      if (!spoken.has(device)) this.#gpus.push({ ...place, busId, gpu });
+      spoken.add(device);
     }
     const nicElement = element.children.find((child) => child.name === 'nic');
     if (nicElement !== undefined) {
@@ -242,7 +245,7 @@ class Builder {
     return pciBandwidth(speed, cInt(required(element, 'link_width')));
   }
 
-  #addGpu(element: XmlElement, pci: XmlElement, parent: TopoNode, place: Place, bandwidth: number): void {
+  #addGpu(element: XmlElement, pci: XmlElement, parent: TopoNode, place: Place, bandwidth: number): DevNode {
     const system = this.#system;
     const busId = required(pci, 'busid');
     const bus = busIdNumber(busId);
@@ -258,9 +261,7 @@ class Builder {
     const mloPart = this.#partitionOf(element);
     const id = idOf(place.host, partitionBus(bus, mloPart));
     let device = findNode(system, 'DEV', id);
-    let newDevice = false;
     if (device === undefined) {
-      newDevice = true;
       const siblings = this.#devicesOf(place.host, bus);
       device = addNode(system, {
         type: 'DEV',
@@ -287,7 +288,7 @@ class Builder {
     });
     device.gpuCount += 1;
     connect(gpu, device, LinkType.LOC, LOCAL_BANDWIDTH);
-    if (newDevice) this.#gpus.push({ ...place, busId, gpu: element });
+    return device;
   }
 
   /** Partition that is a device of its own, -1 for a whole GPU. */
