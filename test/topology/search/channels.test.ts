@@ -9,6 +9,7 @@ import {
   type Attributes,
   cpu,
   gpu,
+  gpuElement,
   link,
   MILAN,
   nic,
@@ -16,6 +17,7 @@ import {
   nvlinkToCpu,
   nvswitch,
   POWER,
+  pci,
   pciSwitch,
   SAPPHIRE_RAPIDS,
   system,
@@ -92,6 +94,32 @@ describe('which graph is better', () => {
     ]);
     expect(graphText(graphs.nvls)).toBe('5: 2 x 24/48 NVL/PIX cross 0 same 0');
     expect(graphs.nvls.channels.map(({ intra }) => intra)).toEqual([[0], [1]]);
+  });
+});
+
+describe('NVLS', () => {
+  const shared = (second: readonly number[]) =>
+    system(
+      cpu(
+        SAPPHIRE_RAPIDS,
+        ...[[0], second].map((ranks, dev) =>
+          pci(
+            bus(dev),
+            '0x030200',
+            {},
+            ...ranks.map((rank) => gpuElement(dev, { rank, links: [nvswitch(18)] })),
+          ),
+        ),
+        nic('0f:00.0', 0),
+      ),
+    );
+
+  it('needs two GPUs, and no two ranks on one', () => {
+    const found = (xml: XmlElement, nvls = true) => firstDomain(xml, 1, { nvls }).graphs.nvls.nChannels;
+    expect(found(shared([1]))).toBe(2);
+    expect(found(shared([1]), false)).toBe(0);
+    expect(found(shared([1, 2]))).toBe(0);
+    expect(found(shared([]))).toBe(0);
   });
 });
 

@@ -463,6 +463,15 @@ describe('NVLink', () => {
       'PCI 24 CPU0',
     ]);
   });
+
+  it('counts again where a document lists the GPU again, as fusion does when one of its attributes changed', () => {
+    const again = (rank: number, count: number, speed: Attributes) =>
+      gpu('11:00.0', 0, { rank, links: [nvswitch(count)], pci: speed });
+    const machine = build(cpu(ARM, again(0, 2, link(4)), again(1, 3, link(3))));
+    expect(counts(machine)).toEqual({ GPU: 2, NVS: 1, CPU: 1, DEV: 1 });
+    // The PCI link is that of the first.
+    expect(links(machine, 'DEV0')).toEqual(['LOC 5000 GPU0', 'LOC 5000 GPU1', 'NVL 103 NVS0', 'PCI 24 CPU0']);
+  });
 });
 
 describe('GPU partitions (MLOPart) [C04-28]', () => {
