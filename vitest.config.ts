@@ -14,6 +14,7 @@ const PURE = [
   'test/collectives/**/*.test.ts',
   'test/kernel/**/*.test.ts',
   'test/planning/**/*.test.ts',
+  'test/tuning/**/*.test.ts',
   'test/topology/**/*.test.ts', // all but GOLDEN
 ];
 

@@ -76,6 +76,9 @@ function listRanks(ranks: readonly number[]): string {
   return ranks.length === 1 ? `rank ${shown}` : `ranks ${shown}${more}`;
 }
 
+/** Rings do not compare what the ranks call. */
+const ADVICE = ', or the ranks call different things: with check: true (TUTTI_CHECK=1) they would tell';
+
 /** The time limit passed; names the ranks that did not come where that can be known. */
 export function describeTimeout(
   team: Team,
@@ -96,13 +99,15 @@ export function describeTimeout(
     const what = suspicion.kind === 'silent' ? 'does not answer' : 'did not call it';
     details.push(`rank ${suspicion.rank} ${what}`);
   }
-  if (details.length === 0) details.push('some rank does not take part or is too slow');
-  const culprit = stopped[0] ?? ranks[0] ?? suspicion?.rank ?? team.rank;
+  const suspect = stopped[0] ?? ranks[0] ?? suspicion?.rank;
+  if (suspect === undefined)
+    details.push(`some rank does not take part or is too slow${meets ? '' : ADVICE}`);
   return {
     error: new TuttiError('timeout', `${what}: not done after ${timeoutMs} ms; ${details.join('; ')}`, {
-      rank: culprit,
+      rank: suspect ?? team.rank,
     }),
-    trouble: { kind: 'timeout', culprit },
+    trouble:
+      suspect === undefined ? { kind: 'stalled', culprit: team.rank } : { kind: 'timeout', culprit: suspect },
   };
 }
 
@@ -119,6 +124,12 @@ export function describeTrouble({ kind, culprit }: Trouble, own: number, detail?
       return new TuttiError(
         'remoteError',
         `the communicator was given up because ${culprit === own ? 'this rank' : who} did not come in time${because}`,
+        { rank: culprit },
+      );
+    case 'stalled':
+      return new TuttiError(
+        'remoteError',
+        `the communicator was given up because the time limit of ${who} passed and nobody is known to be missing${because}`,
         { rank: culprit },
       );
     case 'mismatch':

@@ -3,7 +3,7 @@
  *
  * Operations are handed to the executor in the order of the calls, and most of them at once. One that is cut into
  * pieces, is compared first, or works on arrays that an earlier one still copies (hazards.ts) holds its turn until
- * all of it has been handed over; those behind it wait.
+ * it is finished; those behind it wait.
  */
 
 import type { WasmFunction } from '../device/host/webassembly.js';
@@ -28,9 +28,11 @@ export class OperationQueue {
   readonly #comparison: Comparison;
   readonly #gate: Gate;
   readonly #underWay = new Set<UnderWay>();
-  /** How many of them copy between arrays and staging memory. */
+  /** Those of them that were handed over at once. */
+  readonly #atOnce = new Set<UnderWay>();
+  /** How many of all copy between arrays and staging memory. */
   #stagedUnderWay = 0;
-  /** Settles when the operation before the next one has been handed to the executor completely. */
+  /** Settles when the operation before the next one is finished, where it takes turns. */
   #turn: Promise<void> | undefined;
 
   constructor(rank: number, engine: Engine, failure: FailureState, comparison: Comparison, gate: Gate) {
@@ -72,6 +74,7 @@ export class OperationQueue {
     const finished = inTurn ? this.#inTurn(operation, before) : this.#submit(operation, 0);
     const entry: UnderWay = { operation, done: finished.catch(() => {}) };
     this.#underWay.add(entry);
+    if (!inTurn) this.#atOnce.add(entry);
     this.#gate.enter();
     const staged = operation.accesses.staged ? 1 : 0;
     this.#stagedUnderWay += staged;
@@ -79,6 +82,7 @@ export class OperationQueue {
       await finished;
     } finally {
       this.#underWay.delete(entry);
+      this.#atOnce.delete(entry);
       this.#gate.leave();
       this.#stagedUnderWay -= staged;
     }
@@ -108,11 +112,14 @@ export class OperationQueue {
     return this.#fail(operation, failure);
   }
 
-  /** What an operation with these accesses has to wait for. */
+  /**
+   * What an operation with these accesses has to wait for besides its turn. Those that take turns are finished when
+   * it comes, so a long queue is not searched.
+   */
   #before(accesses: Accesses): Promise<void>[] {
     if (!accesses.staged && this.#stagedUnderWay === 0) return [];
     const found: Promise<void>[] = [];
-    for (const { operation, done } of this.#underWay) {
+    for (const { operation, done } of this.#atOnce) {
       if (mustFollow(accesses, operation.accesses)) found.push(done);
     }
     return found;

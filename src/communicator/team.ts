@@ -58,6 +58,7 @@ export type TroubleKind =
   | 'aborted'
   | 'peerDied'
   | 'timeout'
+  | 'stalled'
   | 'mismatch'
   | 'corrupt'
   | 'left'
@@ -71,6 +72,7 @@ export const TROUBLE_KINDS: readonly TroubleKind[] = [
   'corrupt',
   'left',
   'outOfMemory',
+  'stalled',
 ];
 
 export interface Trouble {

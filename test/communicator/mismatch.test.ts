@@ -234,3 +234,42 @@ describe('a rank that closes', () => {
     }
   });
 });
+
+describe('rings that do not compare', () => {
+  it.each(['LL', 'Simple'] as const)(
+    'end at the time limit when the counts differ, blame nobody, and say how to find out (%s)',
+    async (protocol) => {
+      const timeoutMs = 700;
+      comms = await createLocalCommunicators(3, { algorithm: 'Ring', protocol, timeoutMs });
+      const begin = performance.now();
+      // The short call has fewer loops than the long ones: it may even end well.
+      const errors = await Promise.allSettled(
+        comms.map(async (comm) => {
+          const array = f32(comm.rank === 1 ? 1000 : 7_000_000);
+          for (let i = 0; i < 2; i++) await comm.allReduce(array, array);
+        }),
+      );
+      expect(performance.now() - begin).toBeLessThan(10_000);
+      const failures = errors.flatMap((one) => (one.status === 'rejected' ? [one.reason as TuttiError] : []));
+      expect(failures.length).toBeGreaterThanOrEqual(2);
+      for (const failure of failures) {
+        if (failure.code === 'timeout') {
+          expectError(failure, {
+            code: 'timeout',
+            words: [
+              /^allReduce: not done after 700 ms; /,
+              /the ranks call different things/,
+              'TUTTI_CHECK=1',
+            ],
+          });
+        } else {
+          expectError(failure, {
+            code: 'remoteError',
+            words: [/the time limit of rank \d passed and nobody is known to be missing/],
+          });
+        }
+      }
+      expect(failures.some(({ code }) => code === 'timeout')).toBe(true);
+    },
+  );
+});

@@ -88,6 +88,19 @@ describe.each([
     return comm.allReduce(view(one.from, one.count), view(one.to, one.count));
   };
 
+  it('may be 5000 on one ordinary array', async () => {
+    const own = comms.map((comm) => new Int32Array(64).fill(comm.rank));
+    const begin = performance.now();
+    await Promise.all(
+      comms.flatMap((comm, rank) =>
+        Array.from({ length: 5000 }, () => comm.allReduce(own[rank]!, own[rank]!, { op: 'max' })),
+      ),
+    );
+    for (const one of own) expect(one).toEqual(new Int32Array(64).fill(RANKS - 1));
+    // A queue that every call searched took more than a minute.
+    expect(performance.now() - begin).toBeLessThan(30_000);
+  });
+
   it('have the result of calls that are awaited one by one', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 2, maxLength: 12 }), async (steps) => {

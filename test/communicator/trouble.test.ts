@@ -2,7 +2,16 @@ import { describe, expect, it } from 'vitest';
 import { describeTrouble } from '#src/communicator/diagnosis.js';
 import { decodeTrouble, encodeTrouble, type TroubleKind } from '#src/communicator/team.js';
 
-const KINDS: TroubleKind[] = ['aborted', 'peerDied', 'timeout', 'mismatch', 'corrupt', 'left', 'outOfMemory'];
+const KINDS: TroubleKind[] = [
+  'aborted',
+  'peerDied',
+  'timeout',
+  'mismatch',
+  'corrupt',
+  'left',
+  'outOfMemory',
+  'stalled',
+];
 
 describe('trouble', () => {
   it('survives being a word of memory, which is never 0', () => {
