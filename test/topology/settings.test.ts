@@ -110,6 +110,7 @@ describe('integer variables', () => {
     expect(logged({ NCCL_MAX_NCHANNELS: '0' }).at(-1)).toBe(
       'INFO ENV User asked for a maximum of 0 channels, setting it to 1',
     );
+    expect(logged({ NCCL_MIN_NCHANNELS: '64', NCCL_MAX_NCHANNELS: '1' }).length).toBe(2);
   });
 });
 
