@@ -42,10 +42,12 @@ const behaviours = {
     }
   },
   async notice() {
-    const bootstrap = await Bootstrap.fromLaunchEnvironment({ timeoutMs: 15_000 });
-    if (rank === 1) process.kill(process.pid, 'SIGKILL');
+    // Before a rank can end: the others get SIGTERM at once, and are to tell what they know first.
     process.on('SIGTERM', () => {});
+    const bootstrap = await Bootstrap.fromLaunchEnvironment({ timeoutMs: 15_000 });
     try {
+      await bootstrap.barrier('begin');
+      if (rank === 1) process.kill(process.pid, 'SIGKILL');
       await bootstrap.barrier('end');
     } catch (error) {
       console.log(error.message);
