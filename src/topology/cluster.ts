@@ -7,6 +7,7 @@
 import { TuttiError } from '../errors/tutti-error.js';
 import type { CommInfo } from './communicator.js';
 import { type ConnectedCommunicator, connectCommunicator } from './connect/communicator.js';
+import type { ConnectConfig } from './connect/config.js';
 import { netCapacities } from './connect/domain.js';
 import { describeDomains, type LocalDomain, ranksOf } from './domains.js';
 import type { LogSink } from './log.js';
@@ -18,6 +19,8 @@ import type { XmlElement } from './xml/element.js';
 /** A host, or the hosts of one NVLink clique, in one fused document; its GPUs have the ranks 0, 1, 2, ... */
 export interface ClusterNode {
   readonly xml: XmlElement;
+  /** What NVML of this host reports; by default that of the cluster's options. */
+  readonly nvmlP2p?: CommInfo['nvmlP2p'] | undefined;
 }
 
 export interface ClusterOptions {
@@ -25,6 +28,8 @@ export interface ClusterOptions {
   readonly nodes: readonly ClusterNode[];
   /** NCCL_* variables. */
   readonly env?: Environment;
+  /** What the communicator's creator asks of its channels; variables come before it. */
+  readonly config?: ConnectConfig;
   /** NVLink multicast can be used; true by default (the search still asks for NVSwitch and compute capability 9.0). */
   readonly nvls?: boolean;
   /** A CollNet plugin is present and enabled; false by default. */
@@ -55,6 +60,7 @@ export interface Cluster {
   readonly domains: readonly Domain[];
   readonly comm: ConnectedCommunicator;
   readonly settings: TopologySettings;
+  readonly config: ConnectConfig;
 }
 
 /**
@@ -77,11 +83,12 @@ export function describeCluster(options: ClusterOptions): Cluster {
   const seen = new Map<XmlElement, Omit<Domain, 'rankOffset' | 'node'>[]>();
   const domains: Domain[] = [];
   let rankOffset = 0;
-  for (const [node, { xml }] of nodes.entries()) {
+  for (const [node, { xml, nvmlP2p = options.nvmlP2p }] of nodes.entries()) {
     let local = seen.get(xml);
     if (local === undefined) {
       local = describeDomains(xml, {
         ...options,
+        ...(nvmlP2p === undefined ? {} : { nvmlP2p }),
         settings,
         nRanks,
         nvls: options.nvls ?? true,
@@ -96,6 +103,6 @@ export function describeCluster(options: ClusterOptions): Cluster {
     }
     rankOffset += sizes.get(xml)!;
   }
-  const comm = connectCommunicator({ domains, settings, log });
-  return { nRanks, domains, comm, settings };
+  const comm = connectCommunicator({ domains, settings, config: options.config, log });
+  return { nRanks, domains, comm, settings, config: options.config ?? {} };
 }

@@ -65,6 +65,10 @@ export interface TopologySettings {
   /** NCCL_MIN_CTAS and NCCL_MAX_CTAS: 1 to 64; undefined leaves it to the communicator's configuration. */
   readonly minCtas: number | undefined;
   readonly maxCtas: number | undefined;
+  /** NCCL_NVLS_NCHANNELS: channels of NVLS, 0 or less: by the machine; undefined leaves it to the configuration. */
+  readonly nvlsCtas: number | undefined;
+  /** NCCL_NCHANNELS_PER_NET_PEER: P2P channels to a peer that only the network reaches; undefined likewise. */
+  readonly channelsPerNetPeer: number | undefined;
   /** NCCL_WORK_ARGS_BYTES: size of kernel arguments, which bounds the channels of one launch. */
   readonly workArgsBytes: bigint;
   /** NCCL_UNPACK_DOUBLE_NCHANNELS. */
@@ -161,6 +165,8 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     maxChannels: maxChannels(first(['NCCL_MAX_NCHANNELS', 'NCCL_MAX_NRINGS'], MAX_CHANNELS), log),
     minCtas: ctas(optional('NCCL_MIN_CTAS')),
     maxCtas: ctas(optional('NCCL_MAX_CTAS')),
+    nvlsCtas: optional('NCCL_NVLS_NCHANNELS'),
+    channelsPerNetPeer: ctas(optional('NCCL_NCHANNELS_PER_NET_PEER')),
     workArgsBytes: wide('NCCL_WORK_ARGS_BYTES', DEFAULT_WORK_ARGS_BYTES),
     unpackDoubleChannels: flag('NCCL_UNPACK_DOUBLE_NCHANNELS', true),
     minP2pChannels: integer('NCCL_MIN_P2P_NCHANNELS', 1),
@@ -169,7 +175,7 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     p2pMaxPeers: optional('NCCL_P2P_MAX_PEERS'),
     nvlsChunkSize: env.NCCL_NVLS_CHUNKSIZE ? integer('NCCL_NVLS_CHUNKSIZE', NVLS_CHUNK_SIZE) : undefined,
     nvlsTreeMaxChunkSize: optional('NCCL_NVLSTREE_MAX_CHUNKSIZE'),
-    ignoreNetMismatch: flag('NCCL_IGNORE_NET_MISMATCH', false),
+    ignoreNetMismatch: flag('NCCL_IGNORE_NET_MISMATCH', true),
     ignoreCollnetMismatch: flag('NCCL_IGNORE_COLLNET_MISMATCH', false),
     collnetNodeThreshold: integer('NCCL_COLLNET_NODE_THRESHOLD', 2),
   };
@@ -184,7 +190,7 @@ const UNSET = -2;
 /** No bound but the hardware's: the largest 64-bit integer. */
 const DEFAULT_WORK_ARGS_BYTES = (1n << 63n) - 1n;
 
-/** A number of CTAs from the environment; NCCL ignores those below 1. */
+/** A number of CTAs or channels from the environment; NCCL ignores those below 1. */
 const ctas = (value: number | undefined): number | undefined =>
   value === undefined || value <= 0 ? undefined : Math.min(value, MAX_CHANNELS);
 

@@ -57,6 +57,13 @@ const CASES: readonly Case[] = [
   ['NCCL_MAX_NRINGS', 'maxChannels', 64, { '8': 8 }],
   ['NCCL_MIN_CTAS', 'minCtas', undefined, { '4': 4, '0': undefined, '-1': undefined, '99': 64 }],
   ['NCCL_MAX_CTAS', 'maxCtas', undefined, { '4': 4, '0': undefined, '-1': undefined, '99': 64 }],
+  ['NCCL_NVLS_NCHANNELS', 'nvlsCtas', undefined, { '7': 7, '0': 0, '-1': -1, '-2': undefined }],
+  [
+    'NCCL_NCHANNELS_PER_NET_PEER',
+    'channelsPerNetPeer',
+    undefined,
+    { '3': 3, '0': undefined, '-1': undefined, '99': 64 },
+  ],
   ['NCCL_WORK_ARGS_BYTES', 'workArgsBytes', (1n << 63n) - 1n, { '4096': 4096n }],
   ['NCCL_UNPACK_DOUBLE_NCHANNELS', 'unpackDoubleChannels', true, { '0': false, '1': true }],
   ['NCCL_MIN_P2P_NCHANNELS', 'minP2pChannels', 1, { '4': 4 }],
@@ -65,7 +72,7 @@ const CASES: readonly Case[] = [
   ['NCCL_P2P_MAX_PEERS', 'p2pMaxPeers', undefined, { '7': 7, '-2': undefined }],
   ['NCCL_NVLS_CHUNKSIZE', 'nvlsChunkSize', undefined, { '65536': 65536, '0': 0 }, 131_072],
   ['NCCL_NVLSTREE_MAX_CHUNKSIZE', 'nvlsTreeMaxChunkSize', undefined, { '65536': 65536, '-2': undefined }],
-  ['NCCL_IGNORE_NET_MISMATCH', 'ignoreNetMismatch', false, FLAG_OFF],
+  ['NCCL_IGNORE_NET_MISMATCH', 'ignoreNetMismatch', true, FLAG_OFF],
   ['NCCL_IGNORE_COLLNET_MISMATCH', 'ignoreCollnetMismatch', false, FLAG_OFF],
   ['NCCL_COLLNET_NODE_THRESHOLD', 'collnetNodeThreshold', 2, { '1': 1, '8': 8 }],
 ];

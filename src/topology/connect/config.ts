@@ -1,5 +1,5 @@
 /**
- * What a communicator's configuration asks of its channels, and how the environment overrides it.
+ * What a communicator's configuration asks of its channels, and how the environment overrides it. (NCCL 2.30.7, init.cc.)
  */
 import { MAX_CHANNELS, type TopologySettings } from '../settings.js';
 
@@ -27,6 +27,16 @@ export function ctaBounds(settings: TopologySettings, config: ConnectConfig): { 
   const min = settings.minCtas ?? config.minCtas ?? 1;
   return { min: Math.min(min, max), max };
 }
+
+/** Channels of NVLS that environment or configuration ask for; undefined leaves them to the machine. */
+export function nvlsCtas(settings: TopologySettings, config: ConnectConfig): number | undefined {
+  const wanted = settings.nvlsCtas ?? config.nvlsCtas ?? 0;
+  return wanted > 0 ? wanted : undefined;
+}
+
+/** P2P channels to a peer that only the network reaches, as environment or configuration ask for them. */
+export const channelsPerNetPeer = (settings: TopologySettings, config: ConnectConfig): number | undefined =>
+  settings.channelsPerNetPeer ?? config.nChannelsPerNetPeer;
 
 /** Bytes of kernel arguments before the first channel, and per channel. */
 const ARGUMENT_HEADER_BYTES = 32n;

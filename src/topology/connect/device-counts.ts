@@ -1,5 +1,6 @@
 /**
- * Ranks must see equally many network devices: a rank that lacks one would choose other NICs than its peers expect.
+ * Ranks should see equally many network devices: a rank that lacks one would choose other NICs than its peers expect.
+ * For NICs that is an error only on demand (NCCL_IGNORE_NET_MISMATCH=0), for CollNet unless the user allows it.
  *
  * (NCCL 2.30.7, init.cc.)
  */
@@ -11,7 +12,7 @@ import type { DomainInfo } from './domain.js';
 /**
  * Compares what the plugins report; domains that report nothing are left out.
  *
- * @throws TuttiError systemError if the numbers differ and the user did not allow it.
+ * @throws TuttiError systemError if the numbers differ where they must not.
  */
 export function checkDeviceCounts(
   domains: readonly DomainInfo[],

@@ -5,7 +5,7 @@
  */
 import type { TopologySettings } from '../settings.js';
 import { PathType } from '../system/path-type.js';
-import { type ConnectConfig, ctaBounds } from './config.js';
+import { type ConnectConfig, ctaBounds, nvlsCtas } from './config.js';
 
 export interface NvlsSizes {
   readonly nChannels: number;
@@ -58,7 +58,7 @@ export function nvlsSizes(
   const untuned = nNodes >= DEEP_TREE_NODES ? 64 * KIB : chunkSize;
   return {
     nChannels: Math.min(
-      Math.max(ctas.min, Math.min(ctas.max, config.nvlsCtas ?? machine)),
+      Math.max(ctas.min, Math.min(ctas.max, nvlsCtas(settings, config) ?? machine)),
       config.parent?.nvlsChannels ?? Number.POSITIVE_INFINITY,
     ),
     chunkSize,

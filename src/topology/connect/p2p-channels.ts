@@ -11,7 +11,7 @@ import { MAX_CHANNELS, type TopologySettings } from '../settings.js';
 import { nvlinkBandwidth } from '../system/bandwidth.js';
 import type { GpuNode, TopoSystem } from '../system/node.js';
 import { PathType } from '../system/path-type.js';
-import { argumentChannels, type ConnectConfig } from './config.js';
+import { argumentChannels, type ConnectConfig, channelsPerNetPeer } from './config.js';
 
 /** Channels to a peer inside the system that NVLink does not reach, and where no NIC is counted. */
 const DEFAULT_PER_PEER = 2;
@@ -41,14 +41,11 @@ function channelsInside(peer: GpuNode, gpu: GpuNode): number {
   return 2 * Math.max(1, links);
 }
 
-function channelsToNet(
-  nets: NetCapacity,
-  { p2pPerChannelNetBw }: TopologySettings,
-  { nChannelsPerNetPeer }: ConnectConfig,
-): number {
-  if (nChannelsPerNetPeer !== undefined) return nChannelsPerNetPeer;
+function channelsToNet(nets: NetCapacity, settings: TopologySettings, config: ConnectConfig): number {
+  const wanted = channelsPerNetPeer(settings, config);
+  if (wanted !== undefined) return wanted;
   if (nets.count === 0) return DEFAULT_PER_PEER;
-  return Math.max(nets.count, Math.ceil(Math.trunc(nets.total) / p2pPerChannelNetBw));
+  return Math.max(nets.count, Math.ceil(Math.trunc(nets.total) / settings.p2pPerChannelNetBw));
 }
 
 export interface P2pChannels {
@@ -82,7 +79,7 @@ export function p2pChannels(
   const p2pnChannels = Math.min(powerUp(count), powerDown(argumentChannels(settings)));
   const maxPeers = Math.min(settings.p2pMaxPeers ?? config.maxP2pPeers ?? nRanks, nRanks);
   let perPeer = powerUp(wanted);
-  if (nNodes === 1 || config.nChannelsPerNetPeer !== undefined) {
+  if (nNodes === 1 || channelsPerNetPeer(settings, config) !== undefined) {
     perPeer = Math.min(p2pnChannels, perPeer);
   } else {
     log('INFO', 'INIT', `Tuning P2P operations with maxP2pPeers = ${maxPeers}`);

@@ -9,6 +9,7 @@ import { topologySettings } from '#src/topology/settings.js';
 import { compareTrees, type Difference } from '../golden/difference.js';
 import { findMachines, readGolden } from '../golden/folder.js';
 import type { GoldenFile } from '../golden/format.js';
+import { effectiveEnvironment } from '../golden/inputs.js';
 import { goldenDomains } from './golden-domains.js';
 import { communicatorShape } from './shape.js';
 
@@ -16,7 +17,7 @@ import { communicatorShape } from './shape.js';
 const ELSEWHERE = ['buffSizes', 'p2pChunkSize', 'collNetHeadsNum'];
 
 function differences(golden: GoldenFile): Difference[] {
-  const settings = topologySettings(golden.oracle.env);
+  const settings = topologySettings(effectiveEnvironment(golden.oracle));
   const own = communicatorShape(connectCommunicator({ domains: goldenDomains(golden), settings }));
   const comm = Object.fromEntries(Object.entries(golden.comm!).filter(([key]) => !ELSEWHERE.includes(key)));
   const { aligned, channels, nvlsChannelsInfo } = golden;

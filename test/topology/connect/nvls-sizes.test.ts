@@ -63,6 +63,10 @@ describe('NVLS channels and chunks', () => {
     expect(sizes({}, {}, { nvlsCtas: 7 })[0]).toBe(7);
     expect(sizes({}, {}, { nvlsCtas: 7, minCtas: 9 })[0]).toBe(9);
     expect(sizes({}, { NCCL_MAX_CTAS: '12' })[0]).toBe(12);
+    expect(sizes({}, { NCCL_NVLS_NCHANNELS: '6' }, { nvlsCtas: 7 })[0]).toBe(6);
+    expect(sizes({}, { NCCL_NVLS_NCHANNELS: '6', NCCL_MIN_CTAS: '9' })[0]).toBe(9);
+    // 0 asks for as many as the machine needs.
+    expect(sizes({}, { NCCL_NVLS_NCHANNELS: '0' }, { nvlsCtas: 7 })[0]).toBe(32);
     const parent = { nChannels: 32, nvlsChannels: 5, p2pnChannels: 32 };
     expect(sizes({}, {}, { parent })[0]).toBe(5);
   });

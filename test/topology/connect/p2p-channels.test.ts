@@ -52,6 +52,8 @@ describe('channels for one peer', () => {
     expect(perPeer(nvlink, { minBandwidth: 0, count: 0, total: 0 })).toBe(2);
     expect(perPeer(nvlink, ONE_NIC, { NCCL_P2P_PER_CHANNEL_NET_BW: '7' })).toBe(7);
     expect(perPeer(nvlink, ONE_NIC, {}, { nChannelsPerNetPeer: 9 })).toBe(9);
+    const wanted = { NCCL_NCHANNELS_PER_NET_PEER: '5' };
+    expect(perPeer(nvlink, ONE_NIC, wanted, { nChannelsPerNetPeer: 9 })).toBe(5);
     expect(perPeer(path(PathType.PIX, 48), ONE_NIC)).toBe(2);
   });
 
@@ -100,6 +102,7 @@ describe('P2P channels of a communicator', () => {
     expect(counts(nodes, { NCCL_P2P_MAX_PEERS: '16' }, { maxP2pPeers: 64 }).counts).toEqual([16, 4, 16]);
     const configured = counts({ ...nodes, perPeer: 9 }, {}, { nChannelsPerNetPeer: 9 });
     expect(configured).toEqual({ counts: [16, 16, 64], lines: [] });
+    expect(counts({ ...nodes, perPeer: 9 }, { NCCL_NCHANNELS_PER_NET_PEER: '9' })).toEqual(configured);
   });
 
   it('heed bounds, the parent and the size of arguments', () => {

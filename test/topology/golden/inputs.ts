@@ -31,7 +31,7 @@ export function goldenInputs(topology: XmlElement, oracle: Oracle): GoldenInputs
   const node = { xml: traysPerClique === 1 ? trays[0]! : xml };
   const joined = oracle.nop2p === 1 ? nvlinkPairs(topology) : undefined;
   return {
-    env: oracle.env,
+    env: effectiveEnvironment(oracle),
     nodes: Array.from({ length: nodes / traysPerClique }, () => node),
     nvls: oracle.nvls === 1,
     collnet: oracle.collnet === 1,
@@ -39,6 +39,23 @@ export function goldenInputs(topology: XmlElement, oracle: Oracle): GoldenInputs
     nvmlP2p: (a, b) => joined === undefined || joined(a, b),
   };
 }
+
+/**
+ * The variables that the data were made with and that had an effect there: the program that made them skips NCCL's step
+ * that copies variables into a communicator's configuration.
+ */
+export function effectiveEnvironment({ env }: Oracle): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !CONFIGURATION.has(name)));
+}
+
+/** Variables that NCCL reads through the configuration only. */
+const CONFIGURATION = new Set([
+  'NCCL_MIN_CTAS',
+  'NCCL_MAX_CTAS',
+  'NCCL_NVLS_NCHANNELS',
+  'NCCL_NCHANNELS_PER_NET_PEER',
+  'NCCL_P2P_MAX_PEERS',
+]);
 
 /** One host of the cluster: a copy of the file with its hash and its ranks. */
 function hostCopy(topology: XmlElement, host: number, rankOffset: number, collnet: boolean): XmlElement {

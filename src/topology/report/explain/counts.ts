@@ -4,7 +4,7 @@
  */
 import type { Cluster } from '../../cluster.js';
 import { bothTrees, channelSources } from '../../connect/channel-counts.js';
-import { argumentChannels } from '../../connect/config.js';
+import { argumentChannels, channelsPerNetPeer, nvlsCtas } from '../../connect/config.js';
 import { channelsPerPeer } from '../../connect/p2p-channels.js';
 import { MAX_CHANNELS } from '../../settings.js';
 import { countText } from '../quantities.js';
@@ -86,19 +86,25 @@ function lowerBound({ minChannels, minCtas = 0 }: Settings): string {
   return minCtas > minChannels ? 'NCCL_MIN_CTAS' : 'NCCL_MIN_NCHANNELS';
 }
 
-function nvls({ comm }: Cluster): Explanation[] {
+function nvls({ comm, settings, config }: Cluster): Explanation[] {
   if (comm.nvls === undefined || comm.nvls.nChannels === 0) return [];
   const { nChannels, nHeads } = comm.nvls;
+  const why =
+    nvlsCtas(settings, config) === undefined
+      ? 'a number that NCCL keeps per GPU generation and number of nodes'
+      : settings.nvlsCtas === undefined
+        ? "as the communicator's configuration asks"
+        : 'as NCCL_NVLS_NCHANNELS asks';
   return [
     because(
       'channels',
-      `NVLS has ${countText(nChannels, 'channel')}, a number that NCCL keeps per GPU generation and number of nodes; ${countText(nHeads, 'head')} share the data of each.`,
+      `NVLS has ${countText(nChannels, 'channel')}, ${why}; ${countText(nHeads, 'head')} share the data of each.`,
       { fact: 'nvls', channels: nChannels, heads: nHeads },
     ),
   ];
 }
 
-function sendAndReceive({ comm, domains, nRanks, settings }: Cluster): Explanation[] {
+function sendAndReceive({ comm, domains, nRanks, settings, config }: Cluster): Explanation[] {
   if (nRanks < 2) return [];
   const { p2pnChannels, p2pnChannelsPerPeer: perPeer, p2pMaxPeers, nNodes } = comm;
   const outside = nNodes > 1;
@@ -109,14 +115,14 @@ function sendAndReceive({ comm, domains, nRanks, settings }: Cluster): Explanati
     if (seen.has(system)) continue;
     seen.add(system);
     for (const gpu of system.nodes.GPU) {
-      inside = Math.min(inside, channelsPerPeer(system, gpu, undefined, settings));
+      inside = Math.min(inside, channelsPerPeer(system, gpu, undefined, settings, config));
       const far = outside ? { nets: nets[gpu.index]! } : undefined;
-      least = Math.min(least, channelsPerPeer(system, gpu, far, settings));
+      least = Math.min(least, channelsPerPeer(system, gpu, far, settings, config));
     }
   }
   const reason =
     least < inside || inside === MAX_CHANNELS
-      ? `the network needs ${least} (one per NIC of a GPU, and one per ${settings.p2pPerChannelNetBw} GB/s of them)`
+      ? networkReason(least, settings, config)
       : inside > 2
         ? `two per NVLink of the pair with the fewest, ${inside}`
         : 'two for a pair of GPUs without NVLink, or with a single one';
@@ -138,6 +144,15 @@ function sendAndReceive({ comm, domains, nRanks, settings }: Cluster): Explanati
       { fact: 'p2p', channels: p2pnChannels, perPeer, least },
     ),
   ];
+}
+
+function networkReason(channels: number, settings: Settings, config: Cluster['config']): string {
+  if (channelsPerNetPeer(settings, config) === undefined) {
+    return `the network needs ${channels} (one per NIC of a GPU, and one per ${settings.p2pPerChannelNetBw} GB/s of them)`;
+  }
+  return settings.channelsPerNetPeer === undefined
+    ? `the communicator's configuration asks for ${channels} to peers over the network`
+    : `NCCL_NCHANNELS_PER_NET_PEER asks for ${channels} to peers over the network`;
 }
 
 function poolReason(p2pnChannels: number, nChannels: number): string {

@@ -53,6 +53,11 @@ const EFFECTS: Readonly<Record<Key, readonly [variable: string, effect: string]>
   maxChannels: ['NCCL_MAX_NCHANNELS', 'greatest number of channels'],
   minCtas: ['NCCL_MIN_CTAS', 'least number of channels'],
   maxCtas: ['NCCL_MAX_CTAS', 'greatest number of channels'],
+  nvlsCtas: ['NCCL_NVLS_NCHANNELS', 'number of channels of NVLS'],
+  channelsPerNetPeer: [
+    'NCCL_NCHANNELS_PER_NET_PEER',
+    'channels of send and receive to a peer that only the network reaches',
+  ],
   workArgsBytes: ['NCCL_WORK_ARGS_BYTES', 'size of kernel arguments, which bounds the channels of a launch'],
   unpackDoubleChannels: [
     'NCCL_UNPACK_DOUBLE_NCHANNELS',
