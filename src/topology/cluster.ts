@@ -60,7 +60,8 @@ export interface Cluster {
   readonly domains: readonly Domain[];
   readonly comm: ConnectedCommunicator;
   readonly settings: TopologySettings;
-  readonly config: ConnectConfig;
+  /** What it was described from. */
+  readonly options: ClusterOptions;
 }
 
 /**
@@ -104,5 +105,5 @@ export function describeCluster(options: ClusterOptions): Cluster {
     rankOffset += sizes.get(xml)!;
   }
   const comm = connectCommunicator({ domains, settings, config: options.config, log });
-  return { nRanks, domains, comm, settings, config: options.config ?? {} };
+  return { nRanks, domains, comm, settings, options };
 }

@@ -36,7 +36,7 @@ export function explanations(cluster: Cluster): Explanation[] {
     ...perKind(kinds, (domain) => gdrExplanations(domain, settings)),
     ...perKind(kinds, (domain) => pxnExplanations(domain, settings)),
     ...countExplanations(cluster),
-    ...variableExplanations(settings),
+    ...variableExplanations(cluster),
   );
   const order = Object.keys(TOPIC_TITLES);
   return said

@@ -201,8 +201,9 @@ describe('NICs', () => {
 });
 
 describe('counts and variables', () => {
+  const h100 = 'azure-ndv5-h100x8-8x400g';
+
   test('the bound that decides is named', () => {
-    const h100 = 'azure-ndv5-h100x8-8x400g';
     expect(said(h100, 2, 'channels', { env: { NCCL_MAX_NCHANNELS: '4' } })).toContain(
       'Collectives have 4 channels: every order of the search (8) is used twice, once for each of the two trees; ' +
         'NCCL_MAX_NCHANNELS cuts them to 4.',
@@ -211,6 +212,15 @@ describe('counts and variables', () => {
       'NCCL_MIN_CTAS raises them to 32',
     );
     expect(said(h100, 1, 'channels')).toContain('Collectives have 24 channels');
+    expect(said(h100, 1, 'channels', { env: { NCCL_NVLS_NCHANNELS: '6' } })).toContain(
+      'NVLS has 6 channels, as NCCL_NVLS_NCHANNELS asks; 8 heads',
+    );
+    expect(said(h100, 1, 'channels', { config: { nvlsCtas: 6 } })).toContain(
+      "NVLS has 6 channels, as the communicator's configuration asks;",
+    );
+    expect(said(h100, 2, 'channels', { env: { NCCL_NCHANNELS_PER_NET_PEER: '2' } })).toContain(
+      '2 of them per peer: NCCL_NCHANNELS_PER_NET_PEER asks for 2 to peers over the network.',
+    );
   });
 
   test('only variables that differ from their defaults are listed', () => {
@@ -220,5 +230,53 @@ describe('counts and variables', () => {
       expect.stringMatching(/^NCCL_P2P_LEVEL is SYS \(default: by the machine\)/),
       expect.stringMatching(/^NCCL_NETDEVS_POLICY is MAX:2 \(default: AUTO\)/),
     ]);
+  });
+
+  describe('a variable is told with what it changes on one machine', () => {
+    const changed = (machine: string, env: Record<string, string>, options: Partial<ClusterOptions> = {}) =>
+      said(machine, 1, 'variables', { env, ...options });
+
+    test('pairs of GPUs that reach each other', () => {
+      // Two switches of four GPUs: 2 x 6 pairs below one switch, all 8 x 7 / 2.
+      expect(changed('rtx3090-x8-2switch', { NCCL_P2P_LEVEL: 'SYS' })).toMatch(
+        / Here it changes peer-to-peer access from 12 of 28 pairs of GPUs to 28 of 28 pairs of GPUs\.$/,
+      );
+    });
+
+    test('nodes, graphs and ways', () => {
+      const text = changed('l40s-x4-2socket-2x200g', { NCCL_NET_DISABLE_INTRA: '1' });
+      expect(text).toContain(
+        'Here it changes the number of nodes from 2 to 1; the Ring graph from 1 channel of ',
+      );
+      // Two GPUs on each socket: 2 x 2 pairs, both ways.
+      expect(text).toMatch(/; 8 ways between GPUs from 22 GB\/s \(NET\) to 22 GB\/s \(SYS\)\.$/);
+      expect(changed('l40s-x4-2socket-2x200g', { NCCL_NET_GDR_LEVEL: 'LOC' })).toContain(
+        'GPUDirect RDMA from 4 (sending: 4) of 4 pairs of GPU and NIC to 0 (sending: 0) of 4 pairs',
+      );
+    });
+
+    test('channels, also by the older name of a variable', () => {
+      expect(changed(h100, { NCCL_MAX_NRINGS: '2', NCCL_NVLS_NCHANNELS: '4' }).split('\n')).toEqual([
+        'NCCL_MAX_NCHANNELS is 2 (default: 64): greatest number of channels. Here it changes the channels of ' +
+          'collectives from 24 to 2; the channels of send and receive from 32, 32 per peer to 2, 2 per peer.',
+        'NCCL_NVLS_NCHANNELS is 4 (default: by the machine): number of channels of NVLS. Here it changes the ' +
+          'channels of NVLS from 16 to 4.',
+      ]);
+    });
+
+    test('nothing, where it has no effect, and nothing is said of several machines', () => {
+      const env = { NCCL_CROSS_NIC: '0' };
+      expect(changed('rtx3090-x8-2switch', env)).toMatch(
+        / Here it changes no path, no graph and no number of channels\.$/,
+      );
+      expect(said('dgx-a100-8x200g', 2, 'variables', { env })).not.toContain('changes');
+    });
+
+    test('that NCCL would refuse the machine without it', () => {
+      const text = changed(h100, { NCCL_IGNORE_DISABLED_P2P: '1' }, { nvmlP2p: () => false });
+      expect(text).toMatch(
+        / Without it NCCL refuses this machine: P2P is disabled between NVLINK connected GPUs/,
+      );
+    });
   });
 });

@@ -3,9 +3,11 @@ import { describe, expect, it } from 'vitest';
 import { describeCluster } from '#src/topology/cluster.js';
 import { headline } from '#src/topology/report/headline.js';
 import { Labels, shortBusId } from '#src/topology/report/labels.js';
+import { linkName } from '#src/topology/report/link-names.js';
 import { cpuName, gpuName } from '#src/topology/report/product-names.js';
 import { buildSystem } from '#src/topology/system/build.js';
 import { NODE_TYPES } from '#src/topology/system/node.js';
+import { cpu, gpu, MILAN, nic, pciSwitch, system } from '../machine-xml.js';
 import { randomMachine } from '../random-machine.js';
 import { cliqueOf, clusterOf, GOLDEN_MACHINES, goldenDocument } from './clusters.js';
 
@@ -35,6 +37,27 @@ describe('names of products', () => {
     expect(cpuName({ arch: 2, vendor: -1, model: -1 })).toBe('POWER');
     expect(cpuName({ arch: 1, vendor: 0, model: -1 })).toBe('x86, vendor unknown');
     expect(cpuName({ arch: 0, vendor: -1, model: -1 })).toBe('unknown architecture');
+  });
+});
+
+describe('names of links', () => {
+  it('say which way data goes, and name a port once', () => {
+    const host = system(cpu(MILAN, pciSwitch('01:00.0', gpu('02:00.0', 0), nic('03:00.0', 0))));
+    const machine = buildSystem(host);
+    const labels = new Labels(machine);
+    const names = (['NIC', 'NET', 'DEV'] as const).flatMap((type) => {
+      const from = machine.nodes[type][0]!;
+      return from.links.map((link) => linkName({ from, to: link.to, link }, labels));
+    });
+    expect(names).toEqual([
+      'network link of mlx5_0 for sending',
+      'PCIe link from NIC mlx5_0 to PCIe switch 01:00.0',
+      'network link of mlx5_0 for receiving',
+      'link inside the device from GPU 0 to GPU 0',
+      'PCIe link from GPU 0 to PCIe switch 01:00.0',
+    ]);
+    const [port] = machine.nodes.NET;
+    expect(linkName({ from: port!, to: port!, link: undefined }, labels)).toBe('port mlx5_0');
   });
 });
 

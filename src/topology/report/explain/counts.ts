@@ -4,7 +4,7 @@
  */
 import type { Cluster } from '../../cluster.js';
 import { bothTrees, channelSources } from '../../connect/channel-counts.js';
-import { argumentChannels, channelsPerNetPeer, nvlsCtas } from '../../connect/config.js';
+import { argumentChannels, type ConnectConfig, channelsPerNetPeer, nvlsCtas } from '../../connect/config.js';
 import { channelsPerPeer } from '../../connect/p2p-channels.js';
 import { MAX_CHANNELS } from '../../settings.js';
 import { countText } from '../quantities.js';
@@ -86,7 +86,7 @@ function lowerBound({ minChannels, minCtas = 0 }: Settings): string {
   return minCtas > minChannels ? 'NCCL_MIN_CTAS' : 'NCCL_MIN_NCHANNELS';
 }
 
-function nvls({ comm, settings, config }: Cluster): Explanation[] {
+function nvls({ comm, settings, options: { config = {} } }: Cluster): Explanation[] {
   if (comm.nvls === undefined || comm.nvls.nChannels === 0) return [];
   const { nChannels, nHeads } = comm.nvls;
   const why =
@@ -104,8 +104,9 @@ function nvls({ comm, settings, config }: Cluster): Explanation[] {
   ];
 }
 
-function sendAndReceive({ comm, domains, nRanks, settings, config }: Cluster): Explanation[] {
+function sendAndReceive({ comm, domains, nRanks, settings, options }: Cluster): Explanation[] {
   if (nRanks < 2) return [];
+  const { config = {} } = options;
   const { p2pnChannels, p2pnChannelsPerPeer: perPeer, p2pMaxPeers, nNodes } = comm;
   const outside = nNodes > 1;
   let least = MAX_CHANNELS;
@@ -146,7 +147,7 @@ function sendAndReceive({ comm, domains, nRanks, settings, config }: Cluster): E
   ];
 }
 
-function networkReason(channels: number, settings: Settings, config: Cluster['config']): string {
+function networkReason(channels: number, settings: Settings, config: ConnectConfig): string {
   if (channelsPerNetPeer(settings, config) === undefined) {
     return `the network needs ${channels} (one per NIC of a GPU, and one per ${settings.p2pPerChannelNetBw} GB/s of them)`;
   }

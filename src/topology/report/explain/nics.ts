@@ -15,7 +15,8 @@ import { meaningOf, pathTypeName } from '../type-legend.js';
 import { because, type Explanation } from './explanation.js';
 import { gpusText } from './gpu-groups.js';
 
-interface Use {
+/** A GPU and a NIC that it prefers. */
+export interface NicUse {
   readonly gpu: GpuNode;
   readonly net: NetNode;
   readonly distance: PathType;
@@ -23,16 +24,15 @@ interface Use {
   readonly read: Refusal | undefined;
 }
 
-/** GPUDirect between each GPU and the NICs that it prefers. */
-export function gdrExplanations(domain: Domain, settings: TopologySettings): Explanation[] {
-  const { system, comm, localHost, rankOffset } = domain;
+/** Each GPU with the NICs that it prefers; none where no NIC is used. */
+export function nicUses(domain: Domain, settings: TopologySettings): NicUse[] {
+  const { system, comm, localHost } = domain;
   if (!system.inter || system.nodes.NET.length === 0) return [];
-  const labels = new Labels(system, rankOffset);
   const plain = withPlainPaths(system, settings.nvbDisable);
   const after: ReachContext = { system, comm, settings, localHost };
   const before: ReachContext = { ...after, system: plain };
-  const uses = system.nodes.GPU.flatMap((gpu) =>
-    preferredNics(system, gpu, settings.netDevsPolicy).map((net): Use => {
+  return system.nodes.GPU.flatMap((gpu) =>
+    preferredNics(system, gpu, settings.netDevsPolicy).map((net): NicUse => {
       let [context, g, n] = [after, gpu, net];
       let write = checkGdr(context, g, n, false);
       const [plainGpu, plainNet] = [plain.nodes.GPU[gpu.index]!, plain.nodes.NET[net.index]!];
@@ -50,8 +50,13 @@ export function gdrExplanations(domain: Domain, settings: TopologySettings): Exp
       };
     }),
   );
-  const groups = new Map<string, Use[]>();
-  for (const use of uses) {
+}
+
+/** GPUDirect between each GPU and the NICs that it prefers. */
+export function gdrExplanations(domain: Domain, settings: TopologySettings): Explanation[] {
+  const labels = new Labels(domain.system, domain.rankOffset);
+  const groups = new Map<string, NicUse[]>();
+  for (const use of nicUses(domain, settings)) {
     const key = `${use.write} ${use.read} ${use.write === undefined || use.write === 'path type above level' ? use.distance : ''}`;
     groups.set(key, [...(groups.get(key) ?? []), use]);
   }

@@ -20,7 +20,8 @@ export interface MachineView {
   readonly settings: TopologySettings;
 }
 
-interface Pair {
+/** Two GPUs of one machine. */
+export interface Pair {
   readonly from: GpuNode;
   readonly to: GpuNode;
   /** Path of the hardware. */
@@ -32,25 +33,38 @@ interface Pair {
   readonly overNetwork: boolean;
 }
 
-/** Sentences on all pairs of GPUs of a machine. */
-export function peerExplanations({ domains, settings }: MachineView): Explanation[] {
-  const { whole, comm, localHost, rankOffset } = domains[0]!;
-  const { GPU } = whole.nodes;
-  if (GPU.length < 2) return [];
-  const plain = withPlainPaths(whole, settings.nvbDisable);
-  const context: ReachContext = { system: plain, comm, settings, localHost };
-  const pairs = GPU.flatMap((from, a) =>
+/** What decides about peer-to-peer: the paths of the hardware. */
+function contextOf({ domains, settings }: MachineView): ReachContext {
+  const { whole, comm, localHost } = domains[0]!;
+  return { system: withPlainPaths(whole, settings.nvbDisable), comm, settings, localHost };
+}
+
+/** All pairs of GPUs of a machine. */
+export function gpuPairs(view: MachineView, context: ReachContext = contextOf(view)): Pair[] {
+  const { GPU } = view.domains[0]!.whole.nodes;
+  const plain = context.system.nodes.GPU;
+  return GPU.flatMap((from, a) =>
     GPU.slice(a + 1).map((to): Pair => {
-      const there = plain.nodes.GPU[from.index]!;
-      const here = plain.nodes.GPU[to.index]!;
+      const there = plain[from.index]!;
+      const here = plain[to.index]!;
       const { refused } = checkP2p(context, there, here);
       const { bandwidth, type: used } = pathOrNone(from, to);
       const overNetwork = used >= PathType.NET;
       return { overNetwork, from, to, type: pathOrNone(there, here).type, refused, bandwidth };
     }),
   );
+}
+
+/** Sentences on all pairs of GPUs of a machine. */
+export function peerExplanations(view: MachineView): Explanation[] {
+  const { whole, rankOffset } = view.domains[0]!;
+  if (whole.nodes.GPU.length < 2) return [];
+  const context = contextOf(view);
   const said: Explanation[] = [];
-  const groups = groupBy(pairs, ({ type, refused, overNetwork }) => `${refused} ${type} ${overNetwork}`);
+  const groups = groupBy(
+    gpuPairs(view, context),
+    ({ type, refused, overNetwork }) => `${refused} ${type} ${overNetwork}`,
+  );
   groups.sort(([a], [b]) => a!.type - b!.type);
   for (const alike of groups) {
     const { type, refused } = alike[0]!;

@@ -1,9 +1,13 @@
 /**
- * Which NCCL_* variables differ from their defaults, and what each of them does.
+ * Which NCCL_* variables differ from their defaults, what each of them does, and what it changes: for that the same
+ * machine is described once more without it.
  */
+import { TuttiError } from '../../../errors/tutti-error.js';
+import { type Cluster, describeCluster } from '../../cluster.js';
 import { type TopologySettings, topologySettings } from '../../settings.js';
 import { PATH_TYPE_NAMES } from '../../system/path-type.js';
 import { because, type Explanation } from './explanation.js';
+import { clusterChanges } from './variable-changes.js';
 
 type Key = keyof TopologySettings;
 
@@ -80,8 +84,16 @@ const EFFECTS: Readonly<Record<Key, readonly [variable: string, effect: string]>
   collnetNodeThreshold: ['NCCL_COLLNET_NODE_THRESHOLD', 'nodes from which on CollNet is used'],
 };
 
-/** One sentence per setting that is not the default. */
-export function variableExplanations(settings: TopologySettings): Explanation[] {
+/** Further variables of a setting, beside the one that it is called by. */
+const OTHER_NAMES: Readonly<Partial<Record<Key, string>>> = {
+  p2pLevel: 'NCCL_P2P_DISABLE',
+  minChannels: 'NCCL_MIN_NRINGS',
+  maxChannels: 'NCCL_MAX_NRINGS',
+};
+
+/** A sentence or two per setting that is not the default. */
+export function variableExplanations(cluster: Cluster): Explanation[] {
+  const { settings } = cluster;
   const defaults = topologySettings();
   return (Object.keys(EFFECTS) as Key[]).flatMap((key) => {
     const value = valueText(key, settings[key]);
@@ -89,13 +101,32 @@ export function variableExplanations(settings: TopologySettings): Explanation[] 
     if (value === usual) return [];
     const [variable, effect] = EFFECTS[key];
     return [
-      because('variables', `${variable} is ${value} (default: ${usual}): ${effect}.`, {
-        variable,
-        value,
-        default: usual,
-      }),
+      because(
+        'variables',
+        `${variable} is ${value} (default: ${usual}): ${effect}.${changesText(cluster, key)}`,
+        { variable, value, default: usual },
+      ),
     ];
   });
+}
+
+/** What a setting changes; nothing is said of several machines, whose search can take long. */
+function changesText(cluster: Cluster, key: Key): string {
+  const { options } = cluster;
+  if (options.nodes.length > 1 || options.mnnvl === true) return '';
+  const names = [EFFECTS[key][0], OTHER_NAMES[key]];
+  const env = Object.fromEntries(Object.entries(options.env ?? {}).filter(([name]) => !names.includes(name)));
+  const { log: _, ...others } = options;
+  let usual: Cluster;
+  try {
+    usual = describeCluster({ ...others, env });
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    return ` Without it NCCL refuses this machine: ${error.message.replace(/\.$/, '')}.`;
+  }
+  const changes = clusterChanges(usual, cluster);
+  if (changes.length === 0) return ' Here it changes no path, no graph and no number of channels.';
+  return ` Here it changes ${changes.join('; ')}.`;
 }
 
 function valueText(key: Key, value: TopologySettings[Key]): string {
