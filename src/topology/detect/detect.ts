@@ -12,8 +12,9 @@ import { type LogSink, SILENT } from '../log.js';
 import { NET_KINDS, type NetPlugin } from '../net-device.js';
 import { type NicFusionSettings, nicFusionSettings } from '../nic-fusion/settings.js';
 import type { Environment } from '../settings.js';
-import { cloneElement, type XmlElement } from '../xml/element.js';
+import type { XmlElement } from '../xml/element.js';
 import { fuseTopologies } from '../xml/fuse.js';
+import { withoutIgnored } from '../xml/nesting.js';
 import { readXml } from '../xml/read.js';
 import { trimTopology } from '../xml/trim.js';
 import { writeXml } from '../xml/write.js';
@@ -179,7 +180,7 @@ function fromFile(machine: Machine, env: Environment, log: LogSink): XmlElement 
   for (const note of notes) log('INFO', 'GRAPH', note);
   const name = root.attributes.get('name');
   log('INFO', 'GRAPH', name === undefined ? 'Loading unnamed topology' : `Loading topology ${name}`);
-  return cloneElement(root);
+  return withoutIgnored(root, log);
 }
 
 function reasonOf(error: unknown): string {

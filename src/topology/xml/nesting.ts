@@ -4,6 +4,7 @@
  * We keep what NCCL ignores, so that a file that is read and written loses nothing; who builds from a document asks
  * here, or works on a copy without it. (NCCL 2.30.7, xml.cc.)
  */
+import { type LogSink, SILENT } from '../log.js';
 import { cloneElement, type XmlElement } from './element.js';
 
 /** The root elements of the two kinds of files. */
@@ -40,13 +41,17 @@ export function readBelow(root: RootName, parent: string): readonly string[] {
   return Object.hasOwn(nesting, parent) ? nesting[parent]! : NONE;
 }
 
-/** A copy of a document without the elements that NCCL ignores. */
-export function withoutIgnored(document: XmlElement): XmlElement {
+/** A copy of a document without the elements that NCCL ignores; it says so, except below elements that hold none. */
+export function withoutIgnored(document: XmlElement, log: LogSink = SILENT): XmlElement {
   const root = document.name === 'graphs' ? 'graphs' : 'system';
   const copy = cloneElement(document);
   const strip = (one: XmlElement): void => {
     const names = readBelow(root, one.name);
-    one.children = one.children.filter((child) => names.includes(child.name));
+    one.children = one.children.filter(({ name }) => {
+      const isRead = names.includes(name);
+      if (!isRead && names.length > 0) log('INFO', 'GRAPH', `Ignoring element ${name}`);
+      return isRead;
+    });
     one.children.forEach(strip);
   };
   strip(copy);

@@ -121,6 +121,38 @@ describe('NCCL_TOPO_FILE', () => {
     );
   });
 
+  test('takes nothing from elements of a file that NCCL ignores', () => {
+    // The kind of net that a plugin's device would be found in, and a GPU, both where NCCL does not look for them.
+    const file = put(
+      'ignored.xml',
+      `<system version="1">
+  <rack>
+    <net name="eth0" speed="1" guid="0x99"/>
+  </rack>
+  <cpu numaid="1" host_hash="0x5" affinity="f0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+    <nic>
+      <net name="lo" speed="1">
+        <speed/>
+      </net>
+    </nic>
+    <notes>
+      <nic>
+        <net name="eth0" speed="2" guid="0x98"/>
+      </nic>
+      <pci busid="0000:08:00.0" class="0x030200" link_speed="2.5 GT/s PCIe" link_width="1"/>
+    </notes>
+  </cpu>
+</system>`,
+    );
+    const log: string[] = [];
+    const xml = run({ NCCL_TOPO_FILE: file }, log);
+    expect(xml).not.toMatch(/rack|notes|0x9[89]|2\.5 GT/);
+    expect(xml).toContain(NIC_LINES.join('\n'));
+    // Once for each of the two ranks; what stands below a net is skipped silently.
+    const ignored = ['rack', 'notes'].map((name) => `INFO GRAPH Ignoring element ${name}`);
+    expect(log.filter((line) => line.includes('Ignoring'))).toEqual([...ignored, ...ignored]);
+  });
+
   test('keeps a family without model, the uses of a NIC, and the place of what has no bus id', () => {
     const file = put(
       'partial.xml',
