@@ -3,6 +3,8 @@
  *
  * They are what a link carries in practice, not its nominal rate. (NCCL 2.30.7, topo.h and topo.cc.)
  */
+import { type Dictionary, lookUp } from '../dictionary.js';
+import { type LogSink, SILENT } from '../log.js';
 import { CpuArch, type CpuNode, CpuVendor } from './node.js';
 
 /** Inside a device, to itself, and between a CPU and a virtual NIC: as good as unlimited. */
@@ -39,8 +41,8 @@ export function interCpuBandwidth({ arch, vendor, model }: CpuNode): number {
   }
 }
 
-/** MB/s of one lane, times 8 and divided by 100: the unit in which the width is multiplied. First match wins. */
-const PCI_SPEED_CODES: readonly (readonly [prefix: string, code: number])[] = [
+/** By the text that sysfs prints: MB/s of one lane, times 8 and divided by 100, in which the width is multiplied. */
+const PCI_SPEED_CODES: Dictionary<number> = [
   ['2.5 GT/s', 15],
   ['5 GT/s', 30],
   ['8 GT/s', 60],
@@ -59,14 +61,9 @@ const UNKNOWN_SPEED_CODE = 60;
 /** Lanes where the width is 0 or unknown. */
 const DEFAULT_WIDTH = 16;
 
-/** Code of a link speed text as sysfs prints it (`16.0 GT/s PCIe`), undefined if NCCL does not know it. */
-export function pciSpeedCode(text: string): number | undefined {
-  return PCI_SPEED_CODES.find(([prefix]) => text.startsWith(prefix))?.[1];
-}
-
-/** A PCI link of a speed text and a number of lanes. */
-export function pciBandwidth(speed: string, width: number): number {
-  const code = pciSpeedCode(speed) ?? UNKNOWN_SPEED_CODE;
+/** A PCI link of a speed text as sysfs prints it (`16.0 GT/s PCIe`) and a number of lanes. */
+export function pciBandwidth(speed: string, width: number, log: LogSink = SILENT): number {
+  const code = lookUp(PCI_SPEED_CODES, speed, UNKNOWN_SPEED_CODE, log);
   return Math.fround(((width === 0 ? DEFAULT_WIDTH : width) * code) / 80);
 }
 

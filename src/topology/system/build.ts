@@ -7,6 +7,7 @@
  */
 import { TuttiError } from '../../errors/tutti-error.js';
 import { cHex, cInt } from '../c-integer.js';
+import { type Dictionary, lookUp } from '../dictionary.js';
 import { hashId, hashText } from '../hash.js';
 import { type LogSink, SILENT } from '../log.js';
 import { placeOf, type XmlElement } from '../xml/element.js';
@@ -17,7 +18,6 @@ import {
   nvlinkBandwidth,
   PARTITION_BANDWIDTH,
   pciBandwidth,
-  pciSpeedCode,
 } from './bandwidth.js';
 import { flattenSwitches } from './broadcom.js';
 import { addLink, addNode, connect, emptySystem, findNode } from './edit.js';
@@ -54,26 +54,26 @@ export function buildSystem(root: XmlElement, options: BuildOptions = {}): TopoS
 }
 
 /** What an element with a PCI class is. */
-type PciKind = 'SWITCH' | 'NVS' | 'CPU' | 'GPU' | 'NIC';
+const PciKind = { SWITCH: 0, NVS: 1, CPU: 2, GPU: 3, NIC: 4 } as const;
+type PciKind = (typeof PciKind)[keyof typeof PciKind];
 
-/** First match wins. */
-const PCI_CLASSES: readonly (readonly [prefix: string, kind: PciKind])[] = [
-  ['0x060400', 'SWITCH'],
+const PCI_CLASSES: Dictionary<PciKind> = [
+  ['0x060400', PciKind.SWITCH],
   // Data direct interface of a ConnectX-8.
-  ['0x080100', 'SWITCH'],
-  ['0x068000', 'NVS'],
-  ['0x068001', 'CPU'],
-  ['0x03', 'GPU'],
-  ['0x02', 'NIC'],
+  ['0x080100', PciKind.SWITCH],
+  ['0x068000', PciKind.NVS],
+  ['0x068001', PciKind.CPU],
+  ['0x03', PciKind.GPU],
+  ['0x02', PciKind.NIC],
 ];
 
-const CPU_ARCHS: readonly (readonly [prefix: string, arch: CpuArch])[] = [
+const CPU_ARCHS: Dictionary<CpuArch> = [
   ['x86_64', CpuArch.X86],
   ['arm64', CpuArch.ARM],
   ['ppc64', CpuArch.POWER],
 ];
 
-const CPU_VENDORS: readonly (readonly [prefix: string, vendor: CpuVendor])[] = [
+const CPU_VENDORS: Dictionary<CpuVendor> = [
   ['GenuineIntel', CpuVendor.INTEL],
   ['AuthenticAMD', CpuVendor.AMD],
   ['CentaurHauls', CpuVendor.ZHAOXIN],
@@ -167,11 +167,11 @@ class Builder {
       host = system.hosts.length;
       system.hosts.push(hash);
     }
-    const arch = this.#lookup(CPU_ARCHS, required(element, 'arch')) ?? CpuArch.UNKNOWN;
+    const arch = lookUp<CpuArch>(CPU_ARCHS, required(element, 'arch'), CpuArch.UNKNOWN, this.#log);
     let vendor: CpuVendor = CpuVendor.UNDEFINED;
     let model: CpuModel = -1;
     if (arch === CpuArch.X86) {
-      vendor = this.#lookup(CPU_VENDORS, required(element, 'vendor')) ?? CpuVendor.UNKNOWN;
+      vendor = lookUp<CpuVendor>(CPU_VENDORS, required(element, 'vendor'), CpuVendor.UNKNOWN, this.#log);
       if (vendor === CpuVendor.INTEL || vendor === CpuVendor.ZHAOXIN) {
         const family = cInt(required(element, 'familyid'));
         model = cpuModel(vendor, family, cInt(required(element, 'modelid')));
@@ -208,9 +208,10 @@ class Builder {
     const system = this.#system;
     const { host } = place;
     const busId = required(element, 'busid');
-    const kind = this.#lookup(PCI_CLASSES, required(element, 'class')) ?? 'SWITCH';
+    const kind = this.#kindOf(required(element, 'class'));
     const id = idOf(host, busIdNumber(busId));
-    const bandwidth = this.#pciBandwidth(element);
+    const speed = required(element, 'link_speed');
+    const bandwidth = pciBandwidth(speed, cInt(required(element, 'link_width')), this.#log);
     const gpus = element.children.filter((child) => child.name === 'gpu');
     const spoken = new Set<DevNode>();
     for (const gpu of gpus) {
@@ -225,7 +226,7 @@ class Builder {
       const nic = known ?? addNode(system, { type: 'NIC', id, busId });
       this.#addNets(nicElement, nic, host, busId);
       if (known === undefined) connect(nic, parent, LinkType.PCI, bandwidth);
-    } else if (kind === 'SWITCH') {
+    } else if (kind === PciKind.SWITCH) {
       const node = addNode(system, { type: 'PCI', id, device: deviceId(element), busId });
       for (const child of element.children) {
         if (child.name === 'pcilink') {
@@ -239,10 +240,8 @@ class Builder {
     }
   }
 
-  #pciBandwidth(element: XmlElement): number {
-    const speed = required(element, 'link_speed');
-    if (pciSpeedCode(speed) === undefined) this.#sayUnknown(speed, 60);
-    return pciBandwidth(speed, cInt(required(element, 'link_width')));
+  #kindOf(pciClass: string): PciKind {
+    return lookUp<PciKind>(PCI_CLASSES, pciClass, PciKind.SWITCH, this.#log);
   }
 
   #addGpu(element: XmlElement, pci: XmlElement, parent: TopoNode, place: Place, bandwidth: number): DevNode {
@@ -367,14 +366,14 @@ class Builder {
       if (nvlink.name !== 'nvlink') continue;
       const device = this.#deviceOf(source);
       const count = cInt(required(nvlink, 'count'));
-      const kind = this.#lookup(PCI_CLASSES, required(nvlink, 'tclass')) ?? 'SWITCH';
+      const kind = this.#kindOf(required(nvlink, 'tclass'));
       const partitions = this.#devicesOf(source.host, busIdNumber(source.busId)).length;
       const bandwidth = Math.fround(count * nvlinkBandwidth(device.sm));
-      if (kind === 'GPU') {
+      if (kind === PciKind.GPU) {
         const peers = this.#devicesOf(source.host, busIdNumber(required(nvlink, 'target')));
         const share = Math.fround(Math.fround(bandwidth / peers.length) / partitions);
         for (const peer of peers) addLink(device, peer, LinkType.NVL, share);
-      } else if (kind === 'CPU') {
+      } else if (kind === PciKind.CPU) {
         const cpu = cpuAbove(device);
         if (cpu !== undefined) connect(device, cpu, LinkType.NVL, Math.fround(bandwidth / partitions));
       } else {
@@ -416,30 +415,6 @@ class Builder {
           addLink(from, to, LinkType.SYS, interCpuBandwidth(from));
       }
     }
-  }
-
-  #lookup<V>(table: readonly (readonly [prefix: string, value: V])[], text: string): V | undefined {
-    const found = table.find(([prefix]) => text.startsWith(prefix));
-    if (found === undefined) this.#sayUnknown(text, 0);
-    return found?.[1];
-  }
-
-  #sayUnknown(text: string, fallback: number): void {
-    this.#log(
-      'INFO',
-      'GRAPH',
-      `KV Convert to int : could not find value of '${text}' in dictionary, falling back to ${fallback}`,
-    );
-    this.#log(
-      'INFO',
-      'GRAPH',
-      'HINT: In many cases this issue indicates missing or faulty information in the provided topology file.',
-    );
-    this.#log(
-      'INFO',
-      'GRAPH',
-      'HINT: To confirm, set NCCL_TOPO_DUMP_FILE=topo.xml to produce the topology NCCL has detected and compare to the one provided.',
-    );
   }
 }
 

@@ -7,7 +7,6 @@ import {
   nvlinkBandwidth,
   PARTITION_BANDWIDTH,
   pciBandwidth,
-  pciSpeedCode,
 } from '#src/topology/system/bandwidth.js';
 import { CpuArch, type CpuModel, type CpuNode, CpuVendor } from '#src/topology/system/node.js';
 
@@ -69,7 +68,12 @@ describe('bandwidth', () => {
     expect(pciBandwidth('2.5 GT/s PCIe', 1)).toBe(0.1875);
     expect(pciBandwidth('16.0 GT/s PCIe', 8)).toBe(12);
     expect(pciBandwidth('32.0 GT/s PCIe', 0)).toBe(48);
-    expect(pciSpeedCode('16.0 GT/s')).toBeUndefined();
+    const lines: string[] = [];
+    // Without `PCIe` NCCL does not know it, and takes the third generation.
+    expect(pciBandwidth('16.0 GT/s', 16, (_level, _subsystem, text) => lines.push(text))).toBe(12);
+    expect(lines[0]).toBe(
+      "KV Convert to int : could not find value of '16.0 GT/s' in dictionary, falling back to 60",
+    );
   });
 
   it('of a NIC is its speed by 8000, 10 Gbit/s if unknown [C04-07]', () => {
