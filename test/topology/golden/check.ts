@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { XmlElement } from '#src/topology/xml/element.js';
 import { readXml } from '#src/topology/xml/read.js';
 import { ASPECTS, type AspectResult, compareAspect } from './aspects.js';
-import { readGolden, readTopology } from './folder.js';
+import { LAST_TOPOLOGY, readGolden, readLastTopology, readTopology } from './folder.js';
 import { goldenInputs } from './inputs.js';
 import { ownParts } from './ours.js';
 
@@ -22,8 +22,16 @@ export interface FileResult extends Job {
   readonly seconds: number;
 }
 
-/** Topologies that were read, by folder. */
+/** Topologies that were read, by path. */
 const topologies = new Map<string, XmlElement>();
+
+/** A topology file of a folder, read once. */
+function topologyOf(folder: string, name: string, read: (folder: string) => string): XmlElement {
+  const file = join(folder, name);
+  const known = topologies.get(file) ?? readXml(read(folder), { root: 'system', file }).root;
+  topologies.set(file, known);
+  return known;
+}
 
 /** Computes and compares one file; errors become part of the result. */
 export function checkFile(job: Job, aspects: readonly string[] = ASPECTS): FileResult {
@@ -36,15 +44,12 @@ export function checkFile(job: Job, aspects: readonly string[] = ASPECTS): FileR
   });
   try {
     const golden = readGolden(job.folder, job.file);
-    let topology = topologies.get(job.folder);
-    if (topology === undefined) {
-      topology = readXml(readTopology(job.folder), {
-        root: 'system',
-        file: join(job.folder, 'topo.xml'),
-      }).root;
-      topologies.set(job.folder, topology);
-    }
-    const own = ownParts(goldenInputs(topology, golden.oracle));
+    const topology = topologyOf(job.folder, 'topo.xml', readTopology);
+    const last =
+      golden.oracle.lastNodeDiffers === 0
+        ? undefined
+        : topologyOf(job.folder, LAST_TOPOLOGY, readLastTopology);
+    const own = ownParts(goldenInputs(topology, golden.oracle, last));
     const compared = aspects
       .map((aspect) => compareAspect(aspect, golden, own))
       .filter((outcome) => outcome !== null);

@@ -135,9 +135,13 @@ describe('comparison with golden data', () => {
 describe('checking files', () => {
   const job = { machine: 'small', ...SMALL };
 
-  function altered(change: (golden: Record<string, unknown> & GoldenFile) => object): FileResult {
+  function altered(
+    change: (golden: Record<string, unknown> & GoldenFile) => object,
+    lastTopology?: string,
+  ): FileResult {
     const folder = scratch();
     cpSync(join(SMALL.folder, 'topo.xml'), join(folder, 'topo.xml'));
+    if (lastTopology !== undefined) cpSync(lastTopology, join(folder, 'topo-last.xml'));
     const golden = readGolden(SMALL.folder, SMALL.file) as Record<string, unknown> & GoldenFile;
     writeFileSync(join(folder, SMALL.file), gzipSync(JSON.stringify({ ...golden, ...change(golden) })));
     return checkFile({ ...job, folder });
@@ -178,7 +182,29 @@ describe('checking files', () => {
     const uneven = altered(({ oracle }) => ({ oracle: { ...oracle, traysPerClique: 3 } }));
     expect(uneven.error).toContain('2 trays cannot form cliques of 3');
     const differing = altered(({ oracle }) => ({ oracle: { ...oracle, lastNodeDiffers: 1 } }));
-    expect(differing.error).toContain('last node');
+    expect(differing.error).toMatch(/the last node differs, but there is no .*topo-last\.xml/);
+  });
+
+  it('describes the last of the nodes by its own file if it differs, and compares its systems too', () => {
+    const asOwn = ({ oracle, system, domainSystems }: GoldenFile) => {
+      const ranked = { ...system!.nodes };
+      ranked.GPU = ranked.GPU!.map((gpu) => ({ ...gpu, rank: Number(gpu.rank) + oracle.gpusPerNode }));
+      return {
+        oracle: { ...oracle, lastNodeDiffers: 1 },
+        domainSystems: [...(domainSystems ?? []), { ...system, nodes: ranked }],
+      };
+    };
+    const same = altered(asOwn, join(SMALL.folder, 'topo.xml'));
+    expect(differenceLines(same)).toEqual([]);
+    expect(isEqual(same)).toBe(true);
+    const unlisted = altered(
+      ({ oracle }) => ({ oracle: { ...oracle, lastNodeDiffers: 1 } }),
+      join(SMALL.folder, 'topo.xml'),
+    );
+    expect(differenceLines(unlisted)[0]).toContain('domainSystems');
+    const other = altered(asOwn, join(DATA, 'dgx-a100-8x200g', 'topo.xml'));
+    expect(differenceLines(other).join('\n')).toMatch(/domainSystems\[0\]/);
+    expect(other.aspects.find(({ aspect }) => aspect === 'comm')?.count).toBeGreaterThan(0);
   });
 
   it('counts a file in which nothing is compared as unequal', () => {
@@ -240,6 +266,35 @@ describe('inputs of a golden file', () => {
     const [a, b] = cliques.nodes[0]!.xml.children;
     expect([a!, b!].map(({ attributes }) => attributes.get('host_hash'))).toEqual(['0x1000', '0x1001']);
     expect(b!.children[0]!.children[0]!.attributes.get('rank')).toBe('5');
+  });
+
+  it('have another host at the end if the last one differs, with its own pairs of peer-to-peer access', () => {
+    const last = element('system', { version: 1 }, [
+      element('cpu', { numaid: 0 }, [gpu('0000:0a:00.0', 0), gpu('0000:0b:00.0', 1), gpu('0000:0c:00.0', 2)]),
+    ]);
+    const differing = { ...oracle, lastNodeDiffers: 1, nRanks: 18, nop2p: 1 } as const;
+    expect(() => goldenInputs(host, differing)).toThrow('the last node differs, but nothing describes it');
+    const { nodes, nvmlP2p } = goldenInputs(host, differing, last);
+    expect(nodes.length).toBe(4);
+    expect(new Set(nodes.slice(0, 3)).size).toBe(1);
+    const gpusOf = (at: number) =>
+      nodes[at]!.xml.children[0]!.children.filter(({ name }) => name === 'pci').length;
+    expect([gpusOf(2), gpusOf(3)]).toEqual([5, 3]);
+    const pair = ['0000:0a:00.0', '0000:0b:00.0'] as const;
+    expect([nvmlP2p(...pair), nodes[0]!.nvmlP2p, nodes[3]!.nvmlP2p!(...pair)]).toEqual([
+      true,
+      undefined,
+      false,
+    ]);
+    // In cliques the last tray of the last one.
+    const cliques = goldenInputs(host, { ...differing, mnnvl: 1, traysPerClique: 2 }, last).nodes;
+    const sizes = cliques.map(({ xml }) => xml.children.map(({ children }) => children.length));
+    expect(sizes).toEqual([
+      [6, 6],
+      [6, 3],
+    ]);
+    const [, third] = cliques[1]!.xml.children;
+    expect(third!.children[0]!.children[0]!.attributes.get('rank')).toBe('5');
   });
 
   it('have peer-to-peer only over NVLink if NVML reports none, and everywhere otherwise', () => {

@@ -63,3 +63,17 @@ export function readGolden(folder: string, file: string): GoldenFile {
 
 /** The machine's topology as text. */
 export const readTopology = (folder: string): string => readFileSync(join(folder, 'topo.xml'), 'utf8');
+
+/** Describes the last node where that differs from the others. */
+export const LAST_TOPOLOGY = 'topo-last.xml';
+
+/**
+ * The topology of the last node as text.
+ *
+ * @throws Error naming the file that is missing.
+ */
+export function readLastTopology(folder: string): string {
+  const path = join(folder, LAST_TOPOLOGY);
+  if (!existsSync(path)) throw new Error(`the last node differs, but there is no ${path} that describes it`);
+  return readFileSync(path, 'utf8');
+}

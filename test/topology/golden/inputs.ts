@@ -5,39 +5,63 @@ import type { Oracle } from './format.js';
 /** What is described: hosts or NVLink cliques, and what their drivers can do. */
 export interface GoldenInputs {
   readonly env: Readonly<Record<string, string>>;
-  /** One per host, or per clique; all the same object, as all are equal but for their ranks. */
-  readonly nodes: readonly { readonly xml: XmlElement }[];
+  /** One per host, or per clique; all the same object, as all are equal but for their ranks, unless the last differs. */
+  readonly nodes: readonly GoldenNodeInput[];
   readonly nvls: boolean;
   readonly collnet: boolean;
   readonly mnnvl: boolean;
   readonly nvmlP2p: (busIdA: string, busIdB: string) => boolean;
 }
 
+export interface GoldenNodeInput {
+  readonly xml: XmlElement;
+  readonly nvmlP2p?: GoldenInputs['nvmlP2p'];
+}
+
 /** Hash of host 0; host k has k more. */
 const FIRST_HOST_HASH = 0x1000;
 
-/** Inputs for a file with these parameters of the machine that `topology` describes. */
-export function goldenInputs(topology: XmlElement, oracle: Oracle): GoldenInputs {
-  const { gpusPerNode, traysPerClique, nodes } = oracle;
-  if (oracle.lastNodeDiffers !== 0) throw new Error('a last node that differs is not supported');
+/**
+ * Inputs for a file with these parameters of the machine that `topology` describes. The last host (tray) is the one that
+ * `lastTopology` describes if the file says that it differs.
+ */
+export function goldenInputs(topology: XmlElement, oracle: Oracle, lastTopology?: XmlElement): GoldenInputs {
+  const { traysPerClique, nodes } = oracle;
   if (nodes % traysPerClique !== 0) {
     throw new Error(`${nodes} trays cannot form cliques of ${traysPerClique}`);
   }
-  const trays = Array.from({ length: traysPerClique }, (_, tray) =>
-    hostCopy(topology, tray, tray * gpusPerNode, oracle.collnet === 1),
-  );
-  const xml = element('system', { version: 1 });
-  xml.children = trays.flatMap((tray) => tray.children);
-  const node = { xml: traysPerClique === 1 ? trays[0]! : xml };
-  const joined = oracle.nop2p === 1 ? nvlinkPairs(topology) : undefined;
+  const node = { xml: nodeOf(Array<XmlElement>(traysPerClique).fill(topology), oracle) };
+  const all: GoldenNodeInput[] = Array.from({ length: nodes / traysPerClique }, () => node);
+  if (oracle.lastNodeDiffers !== 0) {
+    if (lastTopology === undefined) throw new Error('the last node differs, but nothing describes it');
+    const trays = [...Array<XmlElement>(traysPerClique - 1).fill(topology), lastTopology];
+    // NVML is asked on the first host of a clique.
+    all.splice(-1, 1, { xml: nodeOf(trays, oracle), nvmlP2p: workingPairs(trays[0]!, oracle) });
+  }
   return {
     env: effectiveEnvironment(oracle),
-    nodes: Array.from({ length: nodes / traysPerClique }, () => node),
+    nodes: all,
     nvls: oracle.nvls === 1,
     collnet: oracle.collnet === 1,
     mnnvl: oracle.mnnvl === 1,
-    nvmlP2p: (a, b) => joined === undefined || joined(a, b),
+    nvmlP2p: workingPairs(topology, oracle),
   };
+}
+
+/** One host, or several in one document. */
+function nodeOf(topologies: readonly XmlElement[], { gpusPerNode, collnet }: Oracle): XmlElement {
+  const trays = topologies.map((topology, tray) =>
+    hostCopy(topology, tray, tray * gpusPerNode, collnet === 1),
+  );
+  if (trays.length === 1) return trays[0]!;
+  const joined = element('system', { version: 1 });
+  joined.children = trays.flatMap((tray) => tray.children);
+  return joined;
+}
+
+/** What NVML reports about pairs of GPUs of a host. */
+function workingPairs(topology: XmlElement, { nop2p }: Oracle): GoldenInputs['nvmlP2p'] {
+  return nop2p === 1 ? nvlinkPairs(topology) : () => true;
 }
 
 /**

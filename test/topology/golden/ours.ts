@@ -12,10 +12,15 @@ const HOSTS_LISTED = 2;
 export function ownParts(inputs: GoldenInputs): GoldenParts {
   const { domains, comm } = describeCluster(inputs);
   const [first, ...others] = domains.filter(({ node }) => node === 0);
-  const listed = inputs.mnnvl ? domains : domains.filter(({ node }) => node < HOSTS_LISTED);
+  // One that differs is listed too.
+  const lastNode = inputs.nodes.length - 1;
+  const differs = inputs.nodes[lastNode] !== inputs.nodes[0];
+  const last = differs ? domains.filter(({ node }) => node === lastNode) : [];
+  const isListed = ({ node }: Domain) => node < HOSTS_LISTED || (differs && node === lastNode);
+  const listed = inputs.mnnvl ? domains : domains.filter(isListed);
   return {
     system: systemShape(first!.system, first!.rankOffset),
-    domainSystems: others.map(({ system, rankOffset }) => systemShape(system, rankOffset)),
+    domainSystems: [...others, ...last].map(({ system, rankOffset }) => systemShape(system, rankOffset)),
     nDomains: domains.length,
     search: listed.map(domainShape),
     ...communicatorShape(comm),
