@@ -3,26 +3,12 @@
  */
 
 import { TuttiError } from '../errors/tutti-error.js';
+import { print } from './print.js';
 
 /** Something could not be read, described or written. */
 const EXIT_FAILURE = 1;
 /** Wrong use. */
 const EXIT_USAGE = 2;
-/** 128 + SIGPIPE: what a program that ignores nothing gets when its reader is gone. */
-const EXIT_BROKEN_PIPE = 141;
-
-/** Writes everything, or less when the reader goes away; resolves with the exit code. */
-function print(text: string): Promise<number> {
-  return new Promise((resolve, reject) => {
-    process.stdout.once('error', () => {}); // reported to the callback, too
-    process.stdout.write(text, (error) => {
-      if (error === null || error === undefined) resolve(0);
-      else if ((error as NodeJS.ErrnoException).code === 'EPIPE') resolve(EXIT_BROKEN_PIPE);
-      else reject(error);
-    });
-  });
-}
-
 /** Runs `tutti topo` with the arguments after `topo`. Resolves with the exit code: 2 for wrong use, 1 for failures. */
 export async function topoCommand(argv: readonly string[]): Promise<number> {
   const { parseTopoOptions, TOPO_USAGE } = await import('./topo/options.js');

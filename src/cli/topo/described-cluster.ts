@@ -12,8 +12,8 @@ import type { XmlElement } from '../../topology/xml/element.js';
 import { withoutIgnored } from '../../topology/xml/nesting.js';
 import { readXml } from '../../topology/xml/read.js';
 import { joinHosts, withCollnet } from './documents.js';
+import type { MachineOptions } from './machine-options.js';
 import { type OpenedMachine, openMachine } from './machines.js';
-import type { TopoOptions } from './options.js';
 
 /** A cluster, and the documents of its hosts or NVLink domains. */
 export interface DescribedCluster {
@@ -24,7 +24,7 @@ export interface DescribedCluster {
 /** Describes the cluster of machines with GPUs. */
 export function describedCluster(
   machines: readonly OpenedMachine[],
-  options: TopoOptions,
+  options: MachineOptions,
   env: Environment,
   log: LogSink,
 ): DescribedCluster {
@@ -34,12 +34,12 @@ export function describedCluster(
 
 /** The machines that the options name, one per node; equal ones are the same object. */
 export function openMachines(
-  { sources, nodes, template }: TopoOptions,
+  { sources, nodes, template }: MachineOptions,
   env: Environment,
   log: LogSink,
 ): OpenedMachine[] {
   const opened = new Map<string, OpenedMachine>();
-  const open = (source: TopoOptions['sources'][number] | undefined) => {
+  const open = (source: MachineOptions['sources'][number] | undefined) => {
     const key = source === undefined ? '' : `${source.kind} ${source.name}`;
     const known = opened.get(key) ?? openMachine(source, template, env, log);
     opened.set(key, known);
@@ -51,7 +51,7 @@ export function openMachines(
 }
 
 /** One document per host or NVLink domain; equal ones are the same object. */
-function documentsOf(machines: readonly OpenedMachine[], { clique, collnet }: TopoOptions): XmlElement[] {
+function documentsOf(machines: readonly OpenedMachine[], { clique, collnet }: MachineOptions): XmlElement[] {
   const prepared = new Map<XmlElement, XmlElement>();
   const hosts = machines.map(({ document }) => {
     const known = prepared.get(document) ?? (collnet ? withCollnet(document) : document);
@@ -75,7 +75,7 @@ function documentsOf(machines: readonly OpenedMachine[], { clique, collnet }: To
 function clusterOf(
   documents: readonly XmlElement[],
   machines: readonly OpenedMachine[],
-  { nvls, collnet, clique }: TopoOptions,
+  { nvls, collnet, clique }: MachineOptions,
   env: Environment,
   log: LogSink,
 ): Cluster {

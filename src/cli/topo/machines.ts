@@ -13,7 +13,7 @@ import type { XmlElement } from '../../topology/xml/element.js';
 import { withoutIgnored } from '../../topology/xml/nesting.js';
 import { readXml } from '../../topology/xml/read.js';
 import { elementsNamed, withRanks } from './documents.js';
-import type { MachineSource } from './options.js';
+import type { MachineSource } from './machine-options.js';
 import { pciDeviceLines } from './pci-devices.js';
 import { completed, type TemplateFacts } from './templates.js';
 
@@ -32,6 +32,18 @@ export interface OpenedMachine {
   /** Then: its PCI devices, a line each. */
   readonly pciDevices: readonly string[];
 }
+
+/** Notes for the user, with where they come from. */
+export const notesOf = ({ source, notes }: OpenedMachine): string[] =>
+  notes.map((text) => `${source}: ${text}`);
+
+/** What is wrong with a machine on which NCCL could not run. */
+export const noGpusError = ({ source, noGpus }: OpenedMachine): TuttiError =>
+  new TuttiError(
+    'invalidArgument',
+    `${source} has no GPUs (${noGpus}), so there is nothing that NCCL would decide; ` +
+      'give a topology file with --file, or a machine with GPUs that --record has recorded with --from',
+  );
 
 /** Opens one machine; undefined: this one. */
 export function openMachine(

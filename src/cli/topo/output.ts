@@ -17,7 +17,7 @@ import type { Environment } from '../../topology/settings.js';
 import { writeXml } from '../../topology/xml/write.js';
 import { type DescribedCluster, describedCluster, openMachines } from './described-cluster.js';
 import { recorded, writeFiles, writeOutput } from './files.js';
-import type { OpenedMachine } from './machines.js';
+import { noGpusError, notesOf, type OpenedMachine } from './machines.js';
 import type { TopoOptions } from './options.js';
 
 /** Where the command runs. */
@@ -78,23 +78,16 @@ function checkRank(rank: number | undefined, { nRanks }: Cluster): void {
 
 /** The answer for a machine on which NCCL could not run. */
 function withoutGpus(
-  { source, document, noGpus, pciDevices }: OpenedMachine,
+  machine: OpenedMachine,
   machines: readonly OpenedMachine[],
   { show, rank }: TopoOptions,
   style: Style,
 ): string[] {
+  const { document, noGpus, pciDevices } = machine;
   const needsGpus = machines.length > 1 || (show !== 'text' && show !== 'json') || rank !== undefined;
-  if (needsGpus) {
-    throw new TuttiError(
-      'invalidArgument',
-      `${source} has no GPUs (${noGpus}), so there is nothing that NCCL would decide; ` +
-        'give a topology file with --file, or a machine with GPUs that --record has recorded with --from',
-    );
-  }
-  const machine = machineOnly(document, noGpus!);
-  if (show === 'json') return [jsonText(machineOnlyJson(machine.summary, machine.facts))];
+  if (needsGpus) throw noGpusError(machine);
+  const described = machineOnly(document, noGpus!);
+  if (show === 'json') return [jsonText(machineOnlyJson(described.summary, described.facts))];
   const devices = pciDevices.length === 0 ? [] : ['', style.heading('PCI devices'), ...pciDevices];
-  return [...machineOnlyReport(machine, style), ...devices];
+  return [...machineOnlyReport(described, style), ...devices];
 }
-
-const notesOf = ({ source, notes }: OpenedMachine): string[] => notes.map((text) => `${source}: ${text}`);
