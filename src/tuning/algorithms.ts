@@ -17,6 +17,9 @@ const GRAPH: Readonly<Record<NcclAlgorithm, keyof ModelGraphs>> = {
   PAT: 'tree',
 };
 
+/** Name of the graph that an algorithm's channels come from. */
+export const graphNameOf = (algorithm: NcclAlgorithm): keyof ModelGraphs => GRAPH[algorithm];
+
 /** The graph that an algorithm's channels come from. */
 export const graphOf = (graphs: ModelGraphs, algorithm: NcclAlgorithm): ModelGraph =>
   graphs[GRAPH[algorithm]];

@@ -1,0 +1,127 @@
+/**
+ * What a candidate's bandwidth is limited by: the speed of the graph's channels, or a cap of the model.
+ *
+ * Found by asking the model: what it is limited by is what makes it slower when it is lowered a little.
+ */
+import { PATH_TYPE_NAMES } from '../../topology/system/path-type.js';
+import { graphNameOf } from '../algorithms.js';
+import { type ModelCell, modelBandwidth } from '../bandwidth.js';
+import { GENERATIONS, type Generation, type TuningConstants } from '../constants.js';
+import type { ModelGraphs } from '../input.js';
+import type { TuningTables } from '../model.js';
+import { numberText } from './quantities.js';
+
+/** Tables of the model that cap bandwidths. */
+export const CAP_TABLES = [
+  'llMaxBws',
+  'perChMaxRingLL128Bws',
+  'perChMaxTreeLL128Bws',
+  'perChMaxTreeBws',
+  'perChMaxNVLSTreeBws',
+] as const;
+export type CapTable = (typeof CAP_TABLES)[number];
+
+export type BandwidthBound =
+  /** Channels of a graph inside the nodes or to the NICs, GB/s of each. */
+  | {
+      readonly kind: 'graph';
+      readonly graph: keyof ModelGraphs;
+      readonly side: 'inside' | 'network';
+      readonly channels: number;
+      readonly each: number;
+      readonly path: string;
+    }
+  /** A number of the model, GB/s of a channel, or of all for LL. */
+  | {
+      readonly kind: 'cap';
+      readonly table: CapTable;
+      readonly generation: Generation;
+      readonly value: number;
+    };
+
+/** By how much an input is lowered, and from which loss on it mattered: far above what single precision rounds off. */
+const LOWERED = 1 - 2 ** -8;
+const UNCHANGED = 1 - 2 ** -12;
+
+/** What bounds a candidate that is available; several if they are equally tight. */
+export function bandwidthBounds({ input, constants }: TuningTables, cell: ModelCell): BandwidthBound[] {
+  const bandwidth = modelBandwidth(input, constants, cell);
+  const slower = (changed: number) => changed < bandwidth * UNCHANGED;
+  const name = graphNameOf(cell.algorithm);
+  const graph = input.graphs[name];
+  const bounds: BandwidthBound[] = [];
+  for (const [side, speed, type] of [
+    ['inside', 'bwIntra', 'typeIntra'],
+    ['network', 'bwInter', 'typeInter'],
+  ] as const) {
+    const lowered = { ...graph, [speed]: graph[speed] * LOWERED };
+    const changed = { ...input, graphs: { ...input.graphs, [name]: lowered } };
+    if (slower(modelBandwidth(changed, constants, cell))) {
+      bounds.push({
+        kind: 'graph',
+        graph: name,
+        side,
+        channels: graph.nChannels,
+        each: graph[speed],
+        path: PATH_TYPE_NAMES[graph[type]] ?? `${graph[type]}`,
+      });
+    }
+  }
+  for (const table of CAP_TABLES) {
+    for (const generation of GENERATIONS) {
+      const lowered = withLowered(constants, table, generation);
+      if (!slower(modelBandwidth(input, lowered, cell))) continue;
+      const column = constants[table][generation].findIndex((_, at) =>
+        slower(modelBandwidth(input, withLowered(constants, table, generation, at), cell)),
+      );
+      bounds.push({ kind: 'cap', table, generation, value: constants[table][generation][column]! });
+    }
+  }
+  return bounds;
+}
+
+/** Constants with a row, or one column of it, lowered. */
+function withLowered(
+  constants: TuningConstants,
+  table: CapTable,
+  generation: Generation,
+  column?: number,
+): TuningConstants {
+  const row = constants[table][generation];
+  const lowered = row.map((value, at) =>
+    column === undefined || column === at ? value * LOWERED : value,
+  ) as typeof row;
+  return { ...constants, [table]: { ...constants[table], [generation]: lowered } };
+}
+
+const GRAPH_WORDS: Readonly<Record<keyof ModelGraphs, string>> = {
+  ring: 'ring',
+  tree: 'tree',
+  nvls: 'NVLS',
+  collnetChain: 'CollNet chain',
+  collnetDirect: 'CollNet direct',
+};
+
+export const graphWord = (graph: keyof ModelGraphs): string => GRAPH_WORDS[graph];
+
+const CAP_WORDS: Readonly<Record<CapTable, string>> = {
+  llMaxBws: 'LL',
+  perChMaxRingLL128Bws: 'a channel of an LL128 ring',
+  perChMaxTreeLL128Bws: 'a channel of an LL128 tree',
+  perChMaxTreeBws: 'a channel of a tree',
+  perChMaxNVLSTreeBws: 'a channel of an NVLS tree',
+};
+
+/** `8 x 48 GB/s of the ring graph to the NICs`, `NCCL's cap of 29 GB/s for a channel of an LL128 tree` */
+export function boundText(bound: BandwidthBound): string {
+  if (bound.kind === 'cap') {
+    return `NCCL's cap of ${numberText(bound.value)} GB/s for ${CAP_WORDS[bound.table]}`;
+  }
+  const { graph, side, channels, each } = bound;
+  const where = side === 'inside' ? 'between GPUs' : 'to the NICs';
+  return `${channels} ${channels === 1 ? 'channel' : 'channels'} of ${numberText(each)} GB/s ${where} (${graphWord(graph)} graph)`;
+}
+
+/** Text for all bounds of a candidate. */
+export const boundsText = (bounds: readonly BandwidthBound[]): string =>
+  bounds.length === 0 ? 'nothing that can be named' : bounds.map(boundText).join(' and ');

@@ -1,0 +1,34 @@
+/**
+ * The link of the machine that each graph's channels fill: why a graph has no more bandwidth.
+ */
+import type { Cluster } from '../../topology/cluster.js';
+import { Labels } from '../../topology/report/labels.js';
+import { equallyFull, linkLoads } from '../../topology/report/limits.js';
+import { linkNames, loadText } from '../../topology/report/link-names.js';
+import { LinkType } from '../../topology/system/path-type.js';
+import type { ModelGraphs } from '../input.js';
+
+/** `PCIe link from NIC mlx5_0 to PCIe switch 01:00.0 (and 7 like it): 24 of 24 GB/s`, by graph. */
+export type GraphLimits = Readonly<Partial<Record<keyof ModelGraphs, string>>>;
+
+const GRAPHS: readonly (keyof ModelGraphs)[] = ['ring', 'tree', 'nvls', 'collnetChain', 'collnetDirect'];
+
+/** Fullest links of the graphs of rank 0's node. */
+export function graphLimits({ domains }: Cluster): GraphLimits {
+  const [domain] = domains;
+  if (domain === undefined) return {};
+  const { system, graphs, rankOffset, results } = domain;
+  const labels = new Labels(system, rankOffset);
+  const limits: Partial<Record<keyof ModelGraphs, string>> = {};
+  for (const name of GRAPHS) {
+    if (results[name]?.fallback === true) {
+      limits[name] = 'no order was found that the search would take, so NCCL uses a simple one at 0.1 GB/s';
+      continue;
+    }
+    const loads = linkLoads(system, graphs[name]).filter(({ link }) => link?.type !== LinkType.LOC);
+    const [fullest] = loads;
+    if (fullest !== undefined)
+      limits[name] = `${linkNames(equallyFull(loads, fullest), labels)}: ${loadText(fullest)}`;
+  }
+  return limits;
+}

@@ -1,0 +1,172 @@
+/**
+ * Everything about decisions as plain values for JSON. docs/tuning.md describes the form; fields may be added within a
+ * version, others keep their meaning. Times are microseconds, bandwidths GB/s, sizes bytes.
+ */
+import type { Cluster } from '../../topology/cluster.js';
+import { headline } from '../../topology/report/headline.js';
+import type { JsonValue } from '../../topology/report/json.js';
+import type { Exclusion } from '../exclusion.js';
+import type { TuningTables } from '../model.js';
+import { FunctionId } from '../names.js';
+import type { BandwidthBound } from './bandwidth-bound.js';
+import type { Candidate } from './candidate.js';
+import type { GraphLimits } from './graph-limits.js';
+import { latencyParts } from './latency-parts.js';
+import { reduces } from './message.js';
+import { changeReason } from './reasons.js';
+import type { Change, PlacedStudy } from './study.js';
+import { modelRows, type Sweep } from './sweep-report.js';
+
+/** Version of the form. */
+export const TUNING_JSON_VERSION = 1;
+
+const FORMAT = 'tutti tuning';
+
+/** What was asked of one cluster. */
+export interface JsonInput {
+  readonly cluster: Cluster;
+  readonly tables: TuningTables;
+  readonly limits: GraphLimits;
+  /** Variables of NCCL that are set and have been read. */
+  readonly variables: Readonly<Record<string, string>>;
+  readonly sweeps: readonly Sweep[];
+}
+
+/** Answer, and what became of each what-if. */
+export function tuningJson(
+  input: JsonInput,
+  whatIf: readonly { readonly text: string; readonly answer: JsonInput | string }[],
+): JsonValue {
+  return {
+    format: FORMAT,
+    version: TUNING_JSON_VERSION,
+    ...answerJson(input),
+    whatIf: whatIf.map(({ text, answer }) =>
+      typeof answer === 'string'
+        ? { variables: text, error: answer }
+        : { variables: text, error: null, ...answerJson(answer) },
+    ),
+  };
+}
+
+function answerJson({ cluster, tables, limits, variables, sweeps }: JsonInput): {
+  [name: string]: JsonValue;
+} {
+  const { input, tuner } = tables;
+  return {
+    summary: headline(cluster),
+    nRanks: input.nRanks,
+    nNodes: input.nNodes,
+    nChannels: input.nChannels,
+    environment: { ...variables },
+    tuner: tuner?.name ?? null,
+    graphs: Object.entries(input.graphs).map(([name, graph]) => ({
+      name,
+      nChannels: graph.nChannels,
+      bwIntra: graph.bwIntra,
+      bwInter: graph.bwInter,
+      fullestLink: limits[name as keyof GraphLimits] ?? null,
+    })),
+    functions: sweeps.map((sweep) => functionJson(sweep, tables)),
+  };
+}
+
+function functionJson({ study, calls, changes }: Sweep, tables: TuningTables): JsonValue {
+  const { kind } = study;
+  return {
+    function: kind.function,
+    type: kind.type,
+    op: reduces(kind.function) ? kind.op : null,
+    registered: kind.registered,
+    model: modelRows(study).map(({ cell, algorithm, protocol, latency, bandwidth, peakBusbw, bounds }) => ({
+      algorithm,
+      protocol,
+      latency,
+      latencyParts: latencyParts(tables, { fn: kind.function, algorithm, protocol }).map((part) => ({
+        kind: part.kind,
+        link: part.link ?? null,
+        count: part.count,
+        each: part.each,
+      })),
+      bandwidth,
+      peakBusbw,
+      bounds: bounds.map(boundJson),
+      maxThreads: tables.maxThreads[cell]!,
+    })),
+    excluded: (tables.exclusions[FunctionId[kind.function]] ?? []).map(exclusionJson),
+    calls: calls.map(callJson),
+    changes: changes.map(changeJson),
+  };
+}
+
+const boundJson = (bound: BandwidthBound): JsonValue => ({ ...bound });
+
+const exclusionJson = ({ algorithm, protocol, rule, reason, variable }: Exclusion): JsonValue => ({
+  algorithm,
+  protocol,
+  rule,
+  reason,
+  variable: variable ?? null,
+});
+
+function callJson({
+  call,
+  count,
+  decision,
+  chosen,
+  candidates,
+  excluded,
+  problem,
+  placed,
+}: PlacedStudy): JsonValue {
+  return {
+    bytes: call.bytes,
+    count,
+    error: problem?.message ?? null,
+    choice:
+      decision === undefined
+        ? null
+        : {
+            algorithm: decision.algorithm,
+            protocol: decision.protocol,
+            time: chosen?.time ?? decision.time,
+            algbw: chosen?.algbw ?? null,
+            busbw: chosen?.busbw ?? null,
+            chosenBy: decision.chosenBy,
+            maxChannels: decision.maxChannels,
+            warps: decision.warps,
+          },
+    placement:
+      placed === undefined
+        ? null
+        : {
+            firstChannel: placed.firstChannel,
+            lastChannel: placed.lastChannel,
+            threads: placed.threads,
+            shared: placed.shared,
+            parts: placed.parts.map((part) => ({ ...part })),
+          },
+    candidates: candidates.map(candidateJson),
+    excluded: excluded.map(exclusionJson),
+  };
+}
+
+const candidateJson = ({ algorithm, protocol, time, algbw, busbw, terms }: Candidate): JsonValue => ({
+  algorithm,
+  protocol,
+  time,
+  latency: terms?.latency ?? null,
+  bytesTime: terms?.bytes ?? null,
+  bandwidth: terms?.bandwidth ?? null,
+  efficiency: terms?.efficiency ?? null,
+  latencyFactor: terms?.latencyFactor ?? null,
+  algbw,
+  busbw,
+});
+
+const changeJson = (change: Change): JsonValue => ({
+  bytes: change.bytes,
+  from: change.from ?? null,
+  to: change.to ?? null,
+  reason: changeReason(change),
+});
