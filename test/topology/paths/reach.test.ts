@@ -98,6 +98,10 @@ describe('peer-to-peer', () => {
       'PXB',
     ]);
     expect(level(sockets(MILAN, 2), { NCCL_P2P_LEVEL: 'PHB' })).toBe('PHB');
+    // Two devices with two ranks each are two GPUs.
+    const shared = (bus: string, dev: number) =>
+      pci(bus, '0x030200', {}, ...[0, 1].map((one) => gpuElement(dev, { rank: 2 * dev + one })));
+    expect(level(system(cpu(MILAN, shared('01:00.0', 0), shared('02:00.0', 1))))).toBe('SYS');
     expect(p2p(reach(sockets(MILAN, 2)), 0, 1)).toBeUndefined();
     expect(p2p(reach(sockets(MILAN, 3)), 0, 1)).toBe('path type above level');
   });
@@ -480,7 +484,10 @@ describe('a NIC next to another GPU', () => {
     expect(relayOf(narrow.system, gpuOf(narrow, 0), netOf(narrow, 0)).rank).toBe(1);
     // The way from the NIC stays.
     expect(path(narrow, 'NET0', 'GPU0')).toBe('4/12/PIX');
-    expect(path(reach(one(link(4))), 'GPU0', 'NET0')).toBe('4/24/PIX');
+    // As wide is not enough: both have 24, the NIC is GPU 0's, and GPU 1 keeps its own way.
+    const equal = reach(one(link(4)));
+    expect(equal.system.nodes.NET[0]!.localGpu).toBe(0);
+    expect(['GPU0', 'GPU1'].map((from) => path(equal, from, 'NET0'))).toEqual(['4/24/PIX', '4/24/PIX']);
   });
 
   it('is not reached through it without NVLink, without GPUDirect there, on request, or with old plugins', () => {

@@ -333,12 +333,16 @@ describe('what a channel takes', () => {
   it('on POWER, of the NVLink between GPU and CPU, also against the direction', () => {
     // 4 links are 80 GB/s. A ring of 40 takes 80 of every link: 40 there, 40 for the other direction's traffic to the
     // CPU. So one ring of 40 (two of 20), not two of 40.
-    const xml = system(
-      cpu(POWER, ...[0, 1].map((dev) => gpu(bus(dev), dev, { sm: 70, links: [nvlinkToCpu(4)] }))),
-    );
-    const { ring } = firstDomain(xml, 1).results;
-    expect(ring!.runs[0]).toMatchObject({ bwIntra: 40, bestChannels: 1 });
-    expect(graphText(ring!.graph)).toBe('4: 2 x 20/20 NVL/PIX cross 0 same 1');
+    const ringOn = (kind: Attributes) => {
+      const gpus = [0, 1].map((dev) => gpu(bus(dev), dev, { sm: 70, links: [nvlinkToCpu(4)] }));
+      return firstDomain(system(cpu(kind, ...gpus)), 1).results.ring!;
+    };
+    const ring = ringOn(POWER);
+    expect(ring.runs[0]).toMatchObject({ bwIntra: 40, bestChannels: 1 });
+    expect(graphText(ring.graph)).toBe('4: 2 x 20/20 NVL/PIX cross 0 same 1');
+    // No other CPU: two rings of 40 fill the 80.
+    expect(ringOn(ARM).runs[0]).toMatchObject({ bwIntra: 40, bestChannels: 2 });
+    expect(graphText(ringOn(ARM).graph)).toBe('4: 4 x 20/20 NVL/PIX cross 0 same 1');
   });
 
   it('through an Intel CPU, a fifth more of PCI links', () => {

@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { SearchResult } from '#src/topology/search/compute.js';
 import { Pattern } from '#src/topology/search/graph.js';
 import { channelSpeeds } from '#src/topology/search/speeds.js';
+import { PathType } from '#src/topology/system/path-type.js';
 import type { XmlElement } from '#src/topology/xml/element.js';
 import { channelText, cluster, firstDomain, graphText, runText, search, searchSpace } from '../described.js';
 import {
@@ -138,6 +139,8 @@ describe('the first pass', () => {
           nic('2f:00.0', 1, { speed: 400_000 }, link(5)),
         ),
         gpu('31:00.0', 3, { links: [nvswitch(18)], pci: link(5) }),
+        // Reached over the CPU only (PHB), too slow to be preferred: worse types than PXN would be left.
+        nic('4f:00.0', 2, { speed: 10_000 }),
       ),
     );
     const { graphs, results } = firstDomain(xml, 2, { env: { NCCL_CROSS_NIC: '0' } });
@@ -150,6 +153,9 @@ describe('the first pass', () => {
       '2 after 4: 48 NVL/PXN cross 0 same 0',
     ]);
     expect(graphText(graphs.ring)).toBe('4: 4 x 24/24 NVL/PXN cross 0 same 0');
+    // Beyond PXN only a graph that needs it would lead.
+    const all = results.ring!.runs;
+    expect(Math.max(...all.map(({ typeInter }) => typeInter))).toBe(PathType.PXN);
   });
 
   it('stops when the channels carry as much as a GPU has', () => {
@@ -164,6 +170,22 @@ describe('the first pass', () => {
     const { ring } = firstDomain(pair, 1).results;
     expect(ring!.runs[0]).toMatchObject({ bestChannels: 1, end: 'all' });
     expect(texts(ring!, 1)).toEqual(['4: 40 NVL/PIX cross 0 same 1']);
+  });
+
+  it('for other patterns than rings, too, when they carry what one GPU has, not what trees may have together', () => {
+    // Links of 41.2 GB/s; of three NICs of 24 two can do CollNet, so that there are two heads and never three. They carry
+    // 48: more than 41.2, but less than 41.2 x 3/2 = 61.8. A head sends and receives 12 to and from each other GPU, which
+    // makes 3 x 12 = 36 on its link.
+    const branch = (dev: number, coll: 0 | 1) =>
+      pciSwitch(
+        `${dev + 1}0:00.0`,
+        gpu(bus(dev), dev, { links: [nvswitch(2)] }),
+        nic(`${dev + 1}2:00.0`, dev, { coll }),
+      );
+    const xml = system(cpu(ARM, branch(0, 1), branch(1, 1), branch(2, 0)));
+    const result = search(searchSpace(xml, 2), Pattern.COLLNET_DIRECT, [1, 64]);
+    expect(result.runs[0]).toMatchObject({ bestChannels: 2, end: 'all' });
+    expect(texts(result, 1)).toEqual(['6: 24 NVL/PIX cross 0 same 1']);
   });
 
   it('stops with what it has when its global budget is used up [C04-15]', () => {
