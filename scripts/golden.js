@@ -1,5 +1,6 @@
 /**
- * Compares this library's topology, searches and channels with golden data, number by number.
+ * Compares this library's topology, searches, channels, cost model, decisions and placements with golden data, number
+ * by number.
  *
  * usage: npm run golden -- FOLDER... [options]
  *

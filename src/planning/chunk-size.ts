@@ -19,7 +19,7 @@ export function messageBytes(task: PlannedTask, count: number, nRanks: number): 
 }
 
 /** Largest chunk of a task, which a tuner may not exceed. */
-export function largestChunk(task: PlannedTask, { buffers }: PlannedCommunicator): number {
+export function largestChunk(task: PlannedTask, { buffers }: Pick<PlannedCommunicator, 'buffers'>): number {
   const chunk = Math.floor(buffers[task.protocol] / BUFFER_STEPS) * stepsOf(task).chunk;
   if (task.protocol === 'LL') return Math.floor(chunk / 2);
   return task.protocol === 'LL128' ? Math.floor(chunk / 16) * 15 : chunk;
@@ -37,7 +37,8 @@ export function chunkBytes(
   bytes: number,
 ): number {
   const grain = PROTOCOL_GRAIN[task.protocol];
-  return Math.floor(adjusted(task, comm, channels, bytes) / grain) * grain;
+  const chunk = adjusted(task, comm, channels, bytes);
+  return Math.floor((comm.tuneChunk?.(task, channels, bytes, chunk) ?? chunk) / grain) * grain;
 }
 
 function adjusted(task: PlannedTask, comm: PlannedCommunicator, n: number, bytes: number): number {

@@ -45,6 +45,8 @@ export interface PlannedCommunicator {
   readonly nvlsTreeMaxChunkSize: number;
   /** GB/s of NVLS Simple for all-reduce in the tuning tables; decides its chunks for every function. */
   readonly nvlsBandwidth: number;
+  /** A tuner's word on chunks of `chunk` bytes for a segment (or, over `channels`, a message) of `bytes`. */
+  readonly tuneChunk?: (task: PlannedTask, channels: number, bytes: number, chunk: number) => number;
 }
 
 /** One collective, ready to be placed on channels. */

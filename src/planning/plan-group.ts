@@ -33,6 +33,7 @@ import {
   type WorkStorage,
   workStorage,
 } from './plan-budget.js';
+import type { RegisteredChannels, Registration } from './registration.js';
 import { ChannelBatches, type OrderedBatch, orderBatches, WORK_BYTES, WorkType } from './work-batches.js';
 
 /** A collective of a group. */
@@ -46,6 +47,10 @@ export interface GroupCollective {
   readonly count: number;
   /** Of Broadcast and Reduce. */
   readonly root?: number;
+  /** Both buffers are registered, or captured: tuners are told. */
+  readonly registered?: boolean;
+  /** Where they are registered. */
+  readonly registration?: Registration;
 }
 
 /** A send or receive of a group. */
@@ -63,6 +68,8 @@ export interface GroupDecision {
   readonly protocol: PlannedProtocol;
   readonly maxChannels: number;
   readonly warps: number;
+  /** Microseconds that the cost model predicts for the aggregate, if it decided. */
+  readonly time?: number;
 }
 
 export interface DecisionRequest {
@@ -73,6 +80,8 @@ export interface DecisionRequest {
   readonly bytes: number;
   /** Collectives that follow each other on a channel. */
   readonly pipelined: number;
+  /** The buffers of the first member are registered. */
+  readonly registered: boolean;
 }
 
 /** What planning needs of the communicator and of the rank. */
@@ -80,6 +89,8 @@ export interface GroupContext {
   readonly comm: PlannedCommunicator;
   readonly rank: number;
   readonly decide: (request: DecisionRequest) => GroupDecision;
+  /** What registration makes of a decision for one task; if absent, nothing. */
+  readonly registered?: (task: GroupCollective, decision: GroupDecision) => RegisteredChannels;
   readonly budget?: BudgetOptions;
   /** Architecture of the own GPU, 100 * major + 10 * minor. */
   readonly arch?: number;
@@ -204,7 +215,7 @@ class GroupPlanner {
   }
 
   #decideAll(collectives: readonly GroupCollective[]): Decided[] {
-    const { comm, decide } = this.#context;
+    const { comm, decide, registered } = this.#context;
     const pipelined = pipelinedOperations(collectives.length, comm.nChannels);
     const inBytes = (fn: PlannedFunction) => fn === 'Broadcast' || fn === 'AllGather';
     const entries = collectives.map((task) => ({
@@ -216,19 +227,28 @@ class GroupPlanner {
       task,
     }));
     const decided = aggregateTasks(entries).flatMap((aggregate: Aggregate<(typeof entries)[number]>) => {
-      const [{ function: fn, deviceOp, type }] = aggregate.tasks as [(typeof entries)[number]];
+      const { function: fn, deviceOp, type, task: first } = aggregate.tasks[0]!;
       const wide = fn === 'AllReduce' ? 2 : 1;
-      const decision = decide({ function: fn, deviceOp, type, bytes: aggregate.traffic / wide, pipelined });
+      const decision = decide({
+        function: fn,
+        deviceOp,
+        type,
+        bytes: aggregate.traffic / wide,
+        pipelined,
+        registered: first.registered === true,
+      });
       return aggregate.tasks.map(({ task }): Decided => {
         const bytewise = inBytes(task.function);
+        const channels = registered?.(task, decision) ?? decision;
         return {
           function: task.function,
           algorithm: decision.algorithm,
           protocol: decision.protocol,
           count: bytewise ? task.count * task.elementBytes : task.count,
           elementBytes: bytewise ? 1 : task.elementBytes,
-          maxChannels: decision.maxChannels,
           warps: decision.warps,
+          maxChannels: channels.maxChannels,
+          nvlsRegistered: 'nvlsRegistered' in channels && channels.nvlsRegistered,
           task,
           decision,
         };
@@ -266,7 +286,8 @@ class GroupPlanner {
         const channels: number[] = [];
         for (let channel = placement.channelLo; channel <= placement.channelHi; channel++)
           channels.push(channel);
-        plan.add(channels, WorkType.COLLECTIVE, kernel);
+        const type = planned.nvlsRegistered ? WorkType.REGISTERED_COLLECTIVE : WorkType.COLLECTIVE;
+        plan.add(channels, type, kernel);
         done.push({ task, decision, placement });
       },
     });
@@ -287,6 +308,7 @@ class GroupPlanner {
       type: 'int8',
       bytes: comm.nRanks * largest,
       pipelined: 1,
+      registered: false,
     });
     plan.threads = Math.max(plan.threads, decision.warps * 32, BROADCAST_MIN_THREADS);
     const works = cutBroadcasts(

@@ -1,9 +1,5 @@
-/** Where collectives are placed: the published examples, the golden decisions, and what must hold for any list. */
+/** Where collectives are placed: the published examples, and what must hold for any list. */
 
-import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { chunkBytes, messageBytes } from '#src/planning/chunk-size.js';
@@ -23,7 +19,7 @@ import {
   taskTraffic,
 } from '#src/planning/partition.js';
 import { fitsBudget, planBudget } from '#src/planning/plan-budget.js';
-import { type PlanningFile, plainCommunicator, plannedCommunicator } from './golden-comm.js';
+import { plainCommunicator } from './plain-communicator.js';
 
 const task = (
   fn: PlannedFunction,
@@ -73,69 +69,6 @@ describe('the partition', () => {
     expect(placements.map(show)).toEqual(['0..1: 20480, 19520', '2..6: 20480, 3 x 20480, 18080']);
   });
 });
-
-const GOLDEN = fileURLToPath(new URL('../golden/', import.meta.url));
-
-describe('golden decisions', () => {
-  it('have the channels, counts and chunks that the planner finds', () => {
-    let compared = 0;
-    const differences: string[] = [];
-    for (const machine of readdirSync(GOLDEN, { withFileTypes: true })) {
-      if (!machine.isDirectory()) continue;
-      for (const file of readdirSync(join(GOLDEN, machine.name))) {
-        if (!/^golden.*\.json\.gz$/.test(file)) continue;
-        const golden = JSON.parse(
-          gunzipSync(readFileSync(join(GOLDEN, machine.name, file))).toString(),
-        ) as PlanningFile;
-        if (golden.oracle.nRanks === 1) continue;
-        const own = plannedCommunicator(golden);
-        for (const [fn, decisions] of Object.entries(golden.decisions)) {
-          for (const decision of decisions) {
-            if (decision.error !== undefined) continue;
-            compared += 1;
-            const got = placeGolden(fn as PlannedFunction, decision, own);
-            for (const [key, value] of Object.entries(got)) {
-              if (decision[key] === value) continue;
-              const where = `${machine.name}/${file} ${fn} ${decision.bytes}`;
-              differences.push(`${where} ${key}: expected ${decision[key]}, got ${value}`);
-            }
-          }
-        }
-      }
-    }
-    expect(differences.slice(0, 20)).toEqual([]);
-    expect(compared).toBeGreaterThan(80_000);
-  });
-});
-
-function placeGolden(
-  fn: PlannedFunction,
-  decision: Readonly<Record<string, unknown>>,
-  comm: PlannedCommunicator,
-): Record<string, number> {
-  const size = fn === 'Broadcast' || fn === 'AllGather' ? 1 : 4;
-  const { algo, proto, count, nMaxChannels } = decision;
-  const one = task(
-    fn,
-    algo as PlannedAlgorithm,
-    proto as PlannedProtocol,
-    count as number,
-    size,
-    nMaxChannels as number,
-  );
-  const [placed] = partitionCollectives([one], comm);
-  const { channelLo, channelHi, segments, shared } = placed!;
-  const got: Record<string, number> = { channelLo, channelHi, nChannels: channelHi - channelLo + 1 };
-  if (shared !== undefined) {
-    return { ...got, collnetCount: shared.count, chunkCount: shared.chunkBytes / size };
-  }
-  for (const [name, part] of Object.entries(segments!)) {
-    const suffix = name[0]!.toUpperCase() + name.slice(1);
-    got[`count${suffix}`] = part.count;
-    got[`chunkBytes${suffix}`] = part.chunkBytes;
-  }
-  return got;
-}
 
 const FUNCTIONS: readonly PlannedFunction[] = [
   'AllReduce',

@@ -15,7 +15,7 @@ import {
 } from '#src/planning/plan-group.js';
 import { proxyOperation, ringConnections } from '#src/planning/proxy-operations.js';
 import { WORK_BYTES, WorkType } from '#src/planning/work-batches.js';
-import { plainCommunicator } from './golden-comm.js';
+import { plainCommunicator } from './plain-communicator.js';
 
 function contextOf(
   rank: number,

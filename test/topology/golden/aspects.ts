@@ -4,15 +4,57 @@
  */
 import { compareTrees, type Difference } from './difference.js';
 import {
+  type GoldenDecision,
   type GoldenDomain,
   type GoldenParts,
   type GoldenRings,
   type GoldenSystem,
+  type GoldenTuning,
   GRAPH_NAMES,
 } from './format.js';
 
-/** Fields of `comm` that the topology part does not decide: sizes of buffers, and heads after CollNet's setup. */
-const ELSEWHERE: readonly string[] = ['buffSizes', 'p2pChunkSize', 'collNetHeadsNum'];
+/** Fields of `comm` that tuning decides: sizes of buffers, and heads after CollNet's setup. */
+const TUNED: readonly string[] = ['buffSizes', 'p2pChunkSize', 'collNetHeadsNum'];
+
+const ofComm =
+  (pick: (field: string) => boolean): Pick =>
+  ({ comm }) =>
+    comm && { comm: Object.fromEntries(Object.entries(comm).filter(([field]) => pick(field))) };
+
+const ofTuning =
+  (pick: (tuning: GoldenTuning) => object): Pick =>
+  ({ tuning }) =>
+    tuning && { tuning: pick(tuning) };
+
+/** Fields of a decision that say where the call is placed; the others say how it was chosen. */
+const PLACED: readonly string[] = [
+  'threads',
+  'channelLo',
+  'channelHi',
+  'nChannels',
+  'countLo',
+  'countMid',
+  'countHi',
+  'chunkBytesLo',
+  'chunkBytesMid',
+  'chunkBytesHi',
+  'collnetCount',
+  'chunkCount',
+];
+
+/** A part of all decisions; a communicator of one rank decides nothing. */
+const ofDecisions =
+  (pick: (field: string) => boolean): Pick =>
+  ({ comm, decisions }) => {
+    if (decisions === undefined || (comm?.rankToNode as readonly number[] | undefined)?.length === 1) {
+      return undefined;
+    }
+    const part = (decision: GoldenDecision) =>
+      Object.fromEntries(Object.entries(decision).filter(([field]) => pick(field)));
+    return {
+      decisions: Object.fromEntries(Object.entries(decisions).map(([fn, list]) => [fn, list.map(part)])),
+    };
+  };
 
 /** Part of a file that an aspect compares, at its place in the file; undefined if the file has none. */
 type Pick = (parts: GoldenParts) => unknown;
@@ -48,13 +90,7 @@ const PICKS: ReadonlyMap<string, Pick> = new Map<string, Pick>([
   ],
   ...searches,
   ['aligned', ({ aligned }) => aligned && { aligned }],
-  [
-    'comm',
-    ({ comm }) =>
-      comm && {
-        comm: Object.fromEntries(Object.entries(comm).filter(([field]) => !ELSEWHERE.includes(field))),
-      },
-  ],
+  ['comm', ofComm((field) => !TUNED.includes(field))],
   ['rings', ofChannels(({ ring, ringPrevNextConsistent }) => ({ ring, ringPrevNextConsistent }))],
   ['trees', ofChannels(({ treeUp, treeDown, treeDepth }) => ({ treeUp, treeDown, treeDepth }))],
   [
@@ -66,6 +102,12 @@ const PICKS: ReadonlyMap<string, Pick> = new Map<string, Pick>([
     },
   ],
   ['nvls', ({ nvlsChannelsInfo }) => nvlsChannelsInfo && { nvlsChannelsInfo }],
+  ['buffers', ofComm((field) => TUNED.includes(field))],
+  ['threads', ofTuning(({ maxThreads, threadThresholds }) => ({ maxThreads, threadThresholds }))],
+  ['latencies', ofTuning(({ latencies }) => ({ latencies }))],
+  ['bandwidths', ofTuning(({ bandwidths }) => ({ bandwidths }))],
+  ['decisions', ofDecisions((field) => !PLACED.includes(field))],
+  ['placements', ofDecisions((field) => PLACED.includes(field))],
 ]);
 
 export const ASPECTS: readonly string[] = [...PICKS.keys()];

@@ -4,6 +4,7 @@ import type { XmlElement } from '#src/topology/xml/element.js';
 import { readXml } from '#src/topology/xml/read.js';
 import { ASPECTS, type AspectResult, compareAspect } from './aspects.js';
 import { LAST_TOPOLOGY, readGolden, readLastTopology, readTopology } from './folder.js';
+import type { GoldenFile } from './format.js';
 import { goldenInputs } from './inputs.js';
 import { ownParts } from './ours.js';
 
@@ -33,6 +34,9 @@ function topologyOf(folder: string, name: string, read: (folder: string) => stri
   return known;
 }
 
+/** The calls that a file decides; with one rank there is nothing to decide. */
+const callsOf = ({ oracle, decisions }: GoldenFile) => (oracle.nRanks > 1 ? (decisions ?? {}) : {});
+
 /** Computes and compares one file; errors become part of the result. */
 export function checkFile(job: Job, aspects: readonly string[] = ASPECTS): FileResult {
   const start = performance.now();
@@ -49,7 +53,7 @@ export function checkFile(job: Job, aspects: readonly string[] = ASPECTS): FileR
       golden.oracle.lastNodeDiffers === 0
         ? undefined
         : topologyOf(job.folder, LAST_TOPOLOGY, readLastTopology);
-    const own = ownParts(goldenInputs(topology, golden.oracle, last));
+    const own = ownParts(goldenInputs(topology, golden.oracle, last), callsOf(golden));
     const compared = aspects
       .map((aspect) => compareAspect(aspect, golden, own))
       .filter((outcome) => outcome !== null);

@@ -46,10 +46,14 @@ export function compareTrees(
   return sameLeaf(expected, got) ? 0 : report();
 }
 
-/** Numbers are equal if they are the same 32-bit float: nine significant digits tell those apart. */
+/**
+ * Numbers are equal if they are the same 32-bit float: nine significant digits tell those apart. Whole numbers may be
+ * counts, which have more digits than a float, and are equal only if they are the same.
+ */
 function sameLeaf(expected: unknown, got: unknown): boolean {
   if (typeof expected === 'number' && typeof got === 'number') {
-    return expected === got || Math.fround(expected) === Math.fround(got);
+    if (Number.isInteger(expected) && Number.isInteger(got)) return expected === got;
+    return Math.fround(expected) === Math.fround(got);
   }
   return expected === got;
 }

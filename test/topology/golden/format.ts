@@ -1,5 +1,5 @@
 /**
- * The fields of a golden file that topology, search and connection decide. test/golden/README.md has their meaning.
+ * The fields of a golden file. test/golden/README.md has their meaning.
  *
  * Our own results are turned into the same shape (shape.ts), so that one comparison of two trees does for all.
  */
@@ -102,6 +102,47 @@ export interface GoldenParts {
   readonly comm?: Readonly<Record<string, number | readonly number[]>>;
   readonly channels?: readonly GoldenRings[];
   readonly nvlsChannelsInfo?: GoldenNvls;
+  readonly tuning?: GoldenTuning;
+  /** By function. */
+  readonly decisions?: Readonly<Record<string, readonly GoldenDecision[]>>;
+}
+
+/** By algorithm: LL, LL128, Simple. */
+export type ByAlgorithm = Readonly<Record<string, readonly number[]>>;
+
+export interface GoldenTuning {
+  readonly maxThreads: ByAlgorithm;
+  readonly threadThresholds: ByAlgorithm;
+  /** By function. */
+  readonly latencies: Readonly<Record<string, ByAlgorithm>>;
+  readonly bandwidths: Readonly<Record<string, ByAlgorithm>>;
+}
+
+/** A decision and where the call is placed, or NCCL's error code in place of one. */
+export interface GoldenDecision {
+  readonly bytes: number;
+  readonly error?: number;
+  readonly count?: number;
+  readonly algo?: string;
+  readonly proto?: string;
+  readonly time?: number;
+  /** By "algorithm/protocol". */
+  readonly costs?: Readonly<Record<string, number>>;
+  readonly nMaxChannels?: number;
+  readonly nWarps?: number;
+  readonly threads?: number;
+  readonly channelLo?: number;
+  readonly channelHi?: number;
+  readonly nChannels?: number;
+  /** Counts and chunks of the first, the middle and the last channels, or of the whole. */
+  readonly countLo?: number;
+  readonly countMid?: number;
+  readonly countHi?: number;
+  readonly chunkBytesLo?: number;
+  readonly chunkBytesMid?: number;
+  readonly chunkBytesHi?: number;
+  readonly collnetCount?: number;
+  readonly chunkCount?: number;
 }
 
 export interface GoldenFile extends GoldenParts {

@@ -23,6 +23,10 @@ const HEADINGS: Readonly<Record<string, string>> = {
   'search-collnetChain': 's-chain',
   'search-collnetDirect': 's-direct',
   'search-nvls': 's-nvls',
+  latencies: 'lat',
+  bandwidths: 'bw',
+  decisions: 'choice',
+  placements: 'placed',
 };
 
 /** One line per machine: `ok`, the number of differences, or `-` where no file has the aspect; then the totals. */

@@ -1,5 +1,5 @@
 /** The fields of a golden file that the tuning part reads or decides. test/golden/README.md has their meaning. */
-import type { GoldenGraph, GraphName } from '../../topology/golden/format.js';
+import type { GoldenDecision, GoldenGraph, GoldenTuning, GraphName } from '../../topology/golden/format.js';
 
 export interface TuningGolden {
   readonly oracle: {
@@ -37,28 +37,4 @@ export interface TuningGolden {
   readonly nvlsChannelsInfo?: { readonly nHeads: number };
   readonly tuning: GoldenTuning;
   readonly decisions: Readonly<Record<string, readonly GoldenDecision[]>>;
-}
-
-/** By algorithm: LL, LL128, Simple. */
-export type ByAlgorithm = Readonly<Record<string, readonly number[]>>;
-
-export interface GoldenTuning {
-  readonly maxThreads: ByAlgorithm;
-  readonly threadThresholds: ByAlgorithm;
-  /** By function. */
-  readonly latencies: Readonly<Record<string, ByAlgorithm>>;
-  readonly bandwidths: Readonly<Record<string, ByAlgorithm>>;
-}
-
-/** A decision, or NCCL's error code in place of one. */
-export interface GoldenDecision {
-  readonly bytes: number;
-  readonly error?: number;
-  readonly algo?: string;
-  readonly proto?: string;
-  readonly time?: number;
-  /** By "algorithm/protocol". */
-  readonly costs?: Readonly<Record<string, number>>;
-  readonly nMaxChannels?: number;
-  readonly nWarps?: number;
 }
