@@ -66,7 +66,7 @@ export function detectTopology(options: DetectOptions): XmlElement {
   const { machine, log = SILENT } = options;
   const env = options.env ?? machine.environment;
   const gpus = options.gpus ?? allGpus(machine.nvml);
-  const plugins = options.plugins ?? netPlugins(machine.files, machine.interfaces, env, { log });
+  const plugins = options.plugins ?? pluginsOf(machine, env, log);
   const context = contextOf(machine, env, log, plugins);
   const describe = (mayMerge: boolean): XmlElement =>
     gpus.length === 0
@@ -80,9 +80,12 @@ export function detectTopology(options: DetectOptions): XmlElement {
 export function detectForRank(options: DetectOptions, gpu: LocalGpu): XmlElement {
   const { machine, log = SILENT } = options;
   const env = options.env ?? machine.environment;
-  const plugins = options.plugins ?? netPlugins(machine.files, machine.interfaces, env, { log });
+  const plugins = options.plugins ?? pluginsOf(machine, env, log);
   return describeRank(contextOf(machine, env, log, plugins), gpu, true);
 }
+
+const pluginsOf = ({ files, interfaces, queuePairs }: Machine, env: Environment, log: LogSink): NetPlugin[] =>
+  netPlugins(files, interfaces, env, { log, queuePairs });
 
 interface HostContext {
   readonly machine: Machine;

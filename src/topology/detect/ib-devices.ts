@@ -1,9 +1,9 @@
 /**
  * The network devices of the InfiniBand and RoCE transport, from /sys/class/infiniband: one per active port.
  *
- * NCCL asks the verbs library; the kernel shows the same facts in sysfs. Two are not there: how many queue pairs a
- * device can have (`maxconn`), for which the usual number stands, and whether it registers DMA-BUF memory, which the
- * caller may know. (NCCL 2.30.7, transport/net_ib.)
+ * NCCL asks the verbs library; the kernel shows the same facts in sysfs. Two are not there, and the caller may know them:
+ * how many queue pairs a device can have (`maxconn`), else the usual number stands, and whether it registers DMA-BUF
+ * memory. (NCCL 2.30.7, transport/net_ib.)
  */
 import { MAX_IB_FILTER_ITEMS, parseInterfaceFilter } from '../../system/interface-filter.js';
 import { cHex, cInteger } from '../c-integer.js';
@@ -20,8 +20,8 @@ const CLASS_FOLDER = '/sys/class/infiniband';
 /** Devices that NCCL uses at most. */
 const MAX_DEVICES = 32;
 
-/** Queue pairs of most adapters of the mlx5 family; no other has been seen to matter for a decision. */
-const MAX_CONNECTIONS = 131_072;
+/** Queue pairs of most adapters of the mlx5 family. */
+const USUAL_QUEUE_PAIRS = 131_072;
 
 /** `4: ACTIVE`: the state in which a port carries traffic. */
 const ACTIVE = /^4:/;
@@ -43,6 +43,8 @@ const FUNCTION = 1;
 export interface IbOptions {
   /** GPU memory can be registered through DMA-BUF, by adapter and GPU driver; false by default. */
   readonly dmaBuf?: boolean;
+  /** Queue pairs that a device can have, by name. */
+  readonly queuePairs?: ReadonlyMap<string, number>;
 }
 
 interface Port {
@@ -68,7 +70,7 @@ export function ibPlugin(
 ): NetPlugin {
   const ports = isOn(env.NCCL_IB_DISABLE, false) ? [] : portsInUse(files, env);
   if (ports.length === 0) log('INFO', 'NET', 'NET/IB : No device found.');
-  const devices = devicesOf(ports, reachesGpus(files, options));
+  const devices = devicesOf(ports, reachesGpus(files, options), options.queuePairs ?? new Map());
   const mayJoin = isOn(env.NCCL_IB_MERGE_NICS, true);
   return {
     kind: 'net',
@@ -99,7 +101,11 @@ function reachesGpus(files: MachineFiles, { dmaBuf = false }: IbOptions): boolea
   return dmaBuf || PEER_MEMORY_FILES.some((path) => files.realPath(path) !== undefined);
 }
 
-function devicesOf(ports: readonly Port[], gdr: boolean): NetDevice[] {
+function devicesOf(
+  ports: readonly Port[],
+  gdr: boolean,
+  queuePairs: ReadonlyMap<string, number>,
+): NetDevice[] {
   // NCCL compares the paths without device and function where both are replaced: the same as comparing them whole.
   const isOnCardOf = (one: Port) => (other: Port) =>
     one.pciPath !== undefined && other.pciPath === one.pciPath;
@@ -110,7 +116,7 @@ function devicesOf(ports: readonly Port[], gdr: boolean): NetDevice[] {
     port: one.port + ports.slice(0, index).filter(isOnCardOf(one)).length,
     latency: 0,
     guid: one.guid,
-    maxConnections: MAX_CONNECTIONS,
+    maxConnections: queuePairs.get(one.name) ?? USUAL_QUEUE_PAIRS,
     gdr,
     ...(one.rail === undefined ? {} : { rail: one.rail }),
     ...(one.plane === undefined ? {} : { plane: one.plane }),

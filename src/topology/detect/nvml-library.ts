@@ -5,13 +5,8 @@
  * once into plain data. Layouts of structures and numbers of fields are those of the library's public header (nvml.h of
  * CUDA 12 and 13), which keeps them compatible between versions.
  */
-import { createRequire } from 'node:module';
+import { type NativeCall, openLibrary } from './native-library.js';
 import type { NvmlC2cLink, NvmlDevice, NvmlFabric, NvmlFacts, NvmlLink, NvmlP2p } from './nvml-facts.js';
-
-/** What this module uses of koffi's interface. */
-interface Koffi {
-  load(path: string): { func(definition: string): (...parameters: never[]) => unknown };
-}
 
 const LIBRARY = 'libnvidia-ml.so.1';
 
@@ -80,7 +75,7 @@ export function readNvml(library: string = LIBRARY): NvmlReading {
 }
 
 type Handle = bigint;
-type Call = (...parameters: unknown[]) => number;
+type Call = NativeCall;
 
 /** C strings of fixed buffers. */
 function textAt(buffer: Buffer, [start, length]: readonly [number, number]): string {
@@ -93,23 +88,7 @@ class Library {
   readonly #load: (definition: string) => Call;
 
   constructor(name: string) {
-    if (process.platform !== 'linux')
-      throw new Error(`NVML is asked on Linux only, not on ${process.platform}`);
-    if (process.env.TUTTI_NO_FFI === '1') throw new Error('TUTTI_NO_FFI=1 forbids calls into libraries');
-    let koffi: Koffi;
-    try {
-      koffi = createRequire(import.meta.url)('koffi') as Koffi;
-    } catch (error) {
-      const text = error instanceof Error ? error.message.split('\n')[0] : String(error);
-      throw new Error(`the optional package koffi cannot be loaded (${text}); \`npm install koffi\` adds it`);
-    }
-    let library: ReturnType<Koffi['load']>;
-    try {
-      library = koffi.load(name);
-    } catch (cause) {
-      throw new Error(`there is no ${name}, so no NVIDIA driver is installed`, { cause });
-    }
-    this.#load = (definition) => library.func(definition) as unknown as Call;
+    this.#load = openLibrary(name, 'no NVIDIA driver is installed').func;
   }
 
   /** A function; one that the library lacks (an older driver) always fails. */

@@ -22,7 +22,9 @@ try {
     log: (level, subsystem, text) => log.push(`${level} ${subsystem} ${text}`),
   });
   const hostHash = `0x${machine.hostHash.toString(16)}`;
-  const facts = { source, hostHash, cpu, interfaces, nvmlProblem, nvml, log, xml: writeXml(xml).split('\n') };
+  const queuePairs = Object.fromEntries(machine.queuePairs);
+  const lines = writeXml(xml).split('\n');
+  const facts = { source, hostHash, cpu, interfaces, queuePairs, nvmlProblem, nvml, log, xml: lines };
   console.log(JSON.stringify(facts, undefined, 2));
 } catch (error) {
   if (!TuttiError.is(error)) throw error;

@@ -3,7 +3,8 @@
  *
  * The file is a compressed tar archive: everybody can list, read and check it with `tar tzf` before sending it, links of
  * sysfs stay links, and a copy of /sys that somebody made with tar is read by the same code. Beside files and links it
- * holds `tutti-machine.json` with the facts that are no files: those of NVML, the processor, the interfaces.
+ * holds `tutti-machine.json` with the facts that are no files: those of NVML, of the verbs library, the processor, the
+ * interfaces.
  *
  * Left out or replaced, so that it identifies neither owner nor parts: host name and boot id (only NCCL's hash of both
  * stays, which tells hosts apart), addresses of interfaces (by addresses reserved for documentation), identities of
@@ -108,6 +109,7 @@ export function machineRecord(machine: Machine, env: Environment = {}): Uint8Arr
     hostHash: `0x${machine.hostHash.toString(16)}`,
     cpu: machine.cpu,
     interfaces: withoutAddresses(machine.interfaces),
+    queuePairs: machine.queuePairs.size === 0 ? undefined : Object.fromEntries(machine.queuePairs),
     environment,
     nvml: machine.nvml === undefined ? undefined : maskedNvml(machine.nvml, mask),
   };

@@ -37,6 +37,7 @@ export interface RecordedFacts {
   readonly cpu: CpuFacts | undefined;
   readonly nvml: NvmlFacts | undefined;
   readonly interfaces: readonly NetworkInterface[];
+  readonly queuePairs: ReadonlyMap<string, number>;
   readonly hostHash: bigint;
   readonly environment: Environment;
 }
@@ -127,6 +128,7 @@ function factsOfTree(files: MachineFiles): RecordedFacts {
     cpu: readCpuFacts(files),
     nvml: undefined,
     interfaces: interfacesOf(files),
+    queuePairs: new Map(),
     hostHash: hashText(''),
     environment: {},
   };
@@ -211,17 +213,19 @@ function checkFacts(value: unknown, place: string): RecordedFacts {
     }
   };
   if (facts.cpu !== undefined) check('cpu', facts.cpu, CPU_FIELDS);
-  const { interfaces, hostHash, environment = {} } = facts;
+  const { interfaces, hostHash, environment = {}, queuePairs = {} } = facts;
   if (!Array.isArray(interfaces) || interfaces.length > MAX_INTERFACES) {
     return refuse('list of interfaces');
   }
   for (const one of interfaces) check('an interface', one, INTERFACE_FIELDS);
   if (typeof hostHash !== 'string' || !/^0x[0-9a-f]{1,16}$/.test(hostHash)) return refuse('hostHash');
   if (!isObject(environment) || !Object.values(environment as object).every(isText)) refuse('environment');
+  if (!isObject(queuePairs) || !Object.values(queuePairs as object).every(isNumber)) refuse('queuePairs');
   return {
     cpu: facts.cpu as CpuFacts | undefined,
     nvml: facts.nvml === undefined ? undefined : checkNvmlFacts(facts.nvml, place),
     interfaces: interfaces as NetworkInterface[],
+    queuePairs: new Map(Object.entries(queuePairs as Record<string, number>)),
     hostHash: BigInt(hostHash),
     environment: environment as Environment,
   };

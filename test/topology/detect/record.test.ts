@@ -229,6 +229,8 @@ describe('what is no recording', () => {
       [(facts) => ({ ...facts, interfaces: [{ name: '../x' }] }), /name of an interface/],
       [(facts) => ({ ...facts, interfaces: {} }), /list of interfaces/],
       [(facts) => ({ ...facts, environment: { NCCL_NET: 1 } }), /environment/],
+      [(facts) => ({ ...facts, queuePairs: { mlx5_0: -1 } }), /queuePairs/],
+      [(facts) => ({ ...facts, queuePairs: [] }), /queuePairs/],
       [(facts) => ({ ...facts, nvml: { devices: 3 } }), /list of devices/],
     ];
     for (const [change, message] of cases) expect(() => open(withFacts(change))).toThrow(refusal(message));

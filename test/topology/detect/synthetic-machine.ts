@@ -141,6 +141,7 @@ export function machineOf(tree: FileTree, more: Partial<Machine> = {}): Machine 
     cpu: readCpuFacts(files),
     nvml: undefined,
     nvmlProblem: '',
+    queuePairs: new Map(),
     interfaces: [{ name: 'eth0', address: '192.0.2.1', family: 'IPv4', prefixLength: 24, internal: false }],
     hostHash: 0xabcn,
     environment: {},
