@@ -79,15 +79,14 @@ function clusterOf(
   env: Environment,
   log: LogSink,
 ): Cluster {
-  const [{ nvmlP2p }] = machines as [OpenedMachine];
   const loadGraph = graphLoader(env, log);
   return describeCluster({
-    nodes: documents.map((xml) => ({ xml })),
+    // NVML is asked by the first rank of an NVLink domain, on its host.
+    nodes: documents.map((xml, at) => ({ xml, nvmlP2p: machines[at * clique]!.nvmlP2p })),
     env,
     nvls: nvls ?? cInt(env.NCCL_NVLS_ENABLE || '2') !== 0,
     collnet,
     mnnvl: clique > 1,
-    ...(nvmlP2p === undefined ? {} : { nvmlP2p }),
     ...(loadGraph === undefined ? {} : { loadGraph }),
     log,
   });

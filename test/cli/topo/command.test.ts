@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
+import { machineRecord } from '#src/topology/detect/record-machine.js';
+import { gpuFacts, SKYLAKE, SyntheticMachine } from '../../topology/detect/synthetic-machine.js';
 
 const MAIN = fileURLToPath(new URL('../../../dist/cli/main.js', import.meta.url));
 const GOLDEN = join(import.meta.dirname, '../../golden');
@@ -179,6 +181,27 @@ describe('the files of tutti topo', () => {
     const opened = topo(['--from', record]);
     expect(opened.status).toBe(0);
     expect(opened.stdout).toMatch(/^CPU \d+/m);
+  });
+
+  it('of several machines keep what each driver reports', () => {
+    // Two GPUs below one switch; on the second machine the driver says that they cannot reach each other.
+    const gpus = ['0000:18:00.0', '0000:19:00.0'];
+    const record = (name: string, read: number) => {
+      const machine = new SyntheticMachine().raw('/proc/cpuinfo', SKYLAKE).node(0, 'ff');
+      machine.pci(['0000:16:00.0']).pci(['0000:16:00.0', '0000:17:00.0']);
+      for (const id of gpus) machine.pci(['0000:16:00.0', '0000:17:00.0', id], { class: '0x030200' });
+      machine.pci(['0000:3b:00.0'], { class: '0x020000' });
+      machine.interface('eth0', '/sys/devices/pci0000:3b/0000:3b:00.0', '25000');
+      const p2p = gpus.map(() => ({ read, write: 0 }));
+      const path = join(folder, name);
+      writeFileSync(path, machineRecord(machine.machine({ nvml: gpuFacts(gpus, { p2p }) })));
+      return path;
+    };
+    const args = ['--from', record('a.tgz', 0), '--from', record('b.tgz', 1), '--explain'];
+    const { stdout, status } = topo(args);
+    expect(status).toBe(0);
+    expect(stdout).toMatch(/GPU 0 with GPU 1: allowed, path PIX/);
+    expect(stdout).toMatch(/GPU 2 with GPU 3: refused, the driver \(NVML\) reports/);
   });
 
   it('may be a copy of /sys, which does not tell the processor', () => {
