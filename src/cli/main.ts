@@ -13,6 +13,7 @@ Commands:
   perf [COLLECTIVE] [options]   measure and verify collectives, as nccl-tests does
   run -n N SCRIPT [arguments]   start N ranks of a script
   topo [FILE ...] [options]     show what NCCL decides about a machine or cluster: paths, channels, rings, trees
+  tune [FILE ...] [options]     show which algorithm and protocol NCCL chooses for a collective, by size, and why
   kernel show PROGRAM           show a device program as IR or WebAssembly
   version                       print the version
 
@@ -33,6 +34,8 @@ async function main(argv: readonly string[]): Promise<number> {
       return (await import('./kernel.js')).kernelCommand(args);
     case 'topo':
       return (await import('./topo.js')).topoCommand(args);
+    case 'tune':
+      return (await import('./tune.js')).tuneCommand(args);
     case 'version':
     case '--version':
     case '-v':

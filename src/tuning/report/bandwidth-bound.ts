@@ -3,6 +3,7 @@
  *
  * Found by asking the model: what it is limited by is what makes it slower when it is lowered a little.
  */
+import { listText } from '../../topology/report/quantities.js';
 import { PATH_TYPE_NAMES } from '../../topology/system/path-type.js';
 import { graphNameOf } from '../algorithms.js';
 import { type ModelCell, modelBandwidth } from '../bandwidth.js';
@@ -105,23 +106,26 @@ const GRAPH_WORDS: Readonly<Record<keyof ModelGraphs, string>> = {
 export const graphWord = (graph: keyof ModelGraphs): string => GRAPH_WORDS[graph];
 
 const CAP_WORDS: Readonly<Record<CapTable, string>> = {
-  llMaxBws: 'LL',
-  perChMaxRingLL128Bws: 'a channel of an LL128 ring',
-  perChMaxTreeLL128Bws: 'a channel of an LL128 tree',
-  perChMaxTreeBws: 'a channel of a tree',
-  perChMaxNVLSTreeBws: 'a channel of an NVLS tree',
+  llMaxBws: 'for LL',
+  perChMaxRingLL128Bws: 'per channel (LL128 rings)',
+  perChMaxTreeLL128Bws: 'per channel (LL128 trees)',
+  perChMaxTreeBws: 'per channel (trees)',
+  perChMaxNVLSTreeBws: 'per channel (NVLS trees)',
 };
 
-/** `8 x 48 GB/s of the ring graph to the NICs`, `NCCL's cap of 29 GB/s for a channel of an LL128 tree` */
+/** `8 ring channels of 48 GB/s to the NICs`, `NCCL's cap of 29 GB/s per channel (LL128 trees)` */
 export function boundText(bound: BandwidthBound): string {
   if (bound.kind === 'cap') {
-    return `NCCL's cap of ${numberText(bound.value)} GB/s for ${CAP_WORDS[bound.table]}`;
+    return `NCCL's cap of ${numberText(bound.value)} GB/s ${CAP_WORDS[bound.table]}`;
   }
   const { graph, side, channels, each } = bound;
   const where = side === 'inside' ? 'between GPUs' : 'to the NICs';
-  return `${channels} ${channels === 1 ? 'channel' : 'channels'} of ${numberText(each)} GB/s ${where} (${graphWord(graph)} graph)`;
+  const noun = channels === 1 ? 'channel' : 'channels';
+  return `${channels} ${graphWord(graph)} ${noun} of ${numberText(each)} GB/s ${where}`;
 }
 
 /** Text for all bounds of a candidate. */
-export const boundsText = (bounds: readonly BandwidthBound[]): string =>
-  bounds.length === 0 ? 'nothing that can be named' : bounds.map(boundText).join(' and ');
+export function boundsText(bounds: readonly BandwidthBound[]): string {
+  const texts = bounds.map(boundText);
+  return texts.length === 0 ? 'nothing that can be named' : listText(texts);
+}

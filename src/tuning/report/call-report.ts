@@ -3,16 +3,18 @@
  */
 import { listText } from '../../topology/report/quantities.js';
 import { type Style, wrap } from '../../topology/report/style.js';
+import { modelOf } from '../model.js';
 import { type BandwidthBound, bandwidthBounds, boundsText, graphWord } from './bandwidth-bound.js';
 import { LARGEST_BYTES } from './boundaries.js';
 import { type Candidate, cellLabel, labelOf } from './candidate.js';
 import type { GraphLimits } from './graph-limits.js';
-import { latencyParts, latencyText } from './latency-parts.js';
+import { latencyParts, latencySum, latencyText } from './latency-parts.js';
 import { reduces } from './message.js';
 import { channelCount, type PlacedCall } from './placed-call.js';
 import {
   bandwidthCell,
   bytesText,
+  exactBytesText,
   FUNCTION_WORDS,
   numberText,
   percentText,
@@ -21,7 +23,7 @@ import {
 } from './quantities.js';
 import { dominanceText, exclusionTexts, nextBest } from './reasons.js';
 import type { FunctionStudy, PlacedStudy } from './study.js';
-import { textTable } from './text-table.js';
+import { left, right, textTable } from './text-table.js';
 
 /** What the model's choice is measured in. */
 export interface CallReport {
@@ -29,6 +31,8 @@ export interface CallReport {
   readonly call: PlacedStudy;
   readonly limits: GraphLimits;
 }
+
+export const ONE_RANK = 'There is one rank: NCCL copies the data, and no algorithm is chosen.';
 
 /** `All-reduce of 1 MB (262144 float32, sum)` */
 export function callTitle(study: FunctionStudy, { call, count }: PlacedStudy): string {
@@ -41,9 +45,8 @@ export function callTitle(study: FunctionStudy, { call, count }: PlacedStudy): s
 
 /** `Tree/LL128, predicted 83.2 us, 12.6 GB/s (busbw 24.4)` */
 export function choiceText(call: PlacedStudy): string {
-  const { chosen, decision, problem } = call;
-  if (decision === undefined || chosen === undefined)
-    return `nothing can run it. ${problem?.message ?? ''}`.trim();
+  const { chosen, decision } = call;
+  if (decision === undefined || chosen === undefined) return 'nothing can run it';
   const { algbw, busbw, time } = chosen;
   return `${labelOf(chosen)}, predicted ${timeText(time)}, ${numberText(algbw)} GB/s (busbw ${numberText(busbw)})`;
 }
@@ -52,16 +55,15 @@ export function choiceText(call: PlacedStudy): string {
 export function callReport(report: CallReport, style: Style): string[] {
   const { study, call } = report;
   const { chosen } = call;
-  const title = `${callTitle(study, call)}: ${choiceText(call)}`;
-  const lines = wrap(title, style.width, '  ').map(chosen === undefined ? style.warn : style.strong);
-  if (study.tables.input.nRanks <= 1) {
-    return [...lines, 'There is one rank: NCCL copies the data, and no algorithm is chosen.'];
-  }
+  const name = callTitle(study, call);
+  if (study.tables.input.nRanks <= 1) return [style.strong(name), ONE_RANK];
+  const paint = chosen === undefined ? style.warn : style.strong;
+  const lines = wrap(`${name}: ${choiceText(call)}`, style.width, '  ').map(paint);
   const point = (text: string) => lines.push(...wrap(`- ${text}`, style.width, '  '));
   if (chosen !== undefined) {
     lines.push('', style.heading('Why'));
     for (const text of whyTexts(report, chosen)) point(text);
-    lines.push('', style.heading('Candidates'), ...candidateTable(call, style));
+    lines.push('', style.heading('Candidates'), ...candidateTable(study, call, style));
   }
   const excluded = exclusionTexts(call.excluded);
   if (excluded.length > 0) {
@@ -135,28 +137,26 @@ function termTexts({ study, call, limits }: CallReport, chosen: Candidate): stri
       : `, times ${numberText(terms.latencyFactor)} at this size (Simple rings wait for each other)`;
   const dominance = dominanceText(chosen);
   const first = dominance === undefined ? '' : `${dominance[0]!.toUpperCase()}${dominance.slice(1)}. `;
+  const { bandwidth } = modelOf(study.tables, study.function, algorithm, protocol);
+  const bounds = bandwidthBounds(study.tables, cell);
+  const speed = `${bytesText(call.call.bytes)} at ${numberText(terms.bandwidth)} GB/s`;
   const efficiency =
     terms.efficiency === 1
       ? ''
-      : `, of which NCCL counts ${percentText(terms.efficiency)} at this size (efficiency of trees)`;
-  const bounds = bandwidthBounds(study.tables, cell);
+      : `, ${percentText(terms.efficiency)} (efficiency of trees at this size) of ${numberText(bandwidth)} GB/s`;
   return [
     `${first}Latency ${timeText(terms.latency)}: ${parts}${factor}.`,
-    `Bytes ${timeText(terms.bytes)}: ${bytesText(call.call.bytes)} at ${numberText(terms.bandwidth)} GB/s, limited by ` +
-      `${boundsText(bounds)}${efficiency}.${fullestText(bounds, limits)}`,
+    `Bytes ${timeText(terms.bytes)}: ${speed}${efficiency}; the limit is ${boundsText(bounds)}.`,
+    ...fullestTexts(bounds, limits),
   ];
 }
 
-/** The links that the graphs fill which bound a candidate. */
-export function fullestText(bounds: readonly BandwidthBound[], limits: GraphLimits): string {
+/** The links that the graphs fill which bound candidates, a sentence per graph. */
+export function fullestTexts(bounds: readonly BandwidthBound[], limits: GraphLimits): string[] {
   const graphs = new Set(bounds.flatMap((bound) => (bound.kind === 'graph' ? [bound.graph] : [])));
-  return [...graphs]
-    .flatMap((graph) =>
-      limits[graph] === undefined
-        ? []
-        : [` Fullest link of the ${graphWord(graph)} graph: ${limits[graph]}.`],
-    )
-    .join('');
+  return [...graphs].flatMap((graph) =>
+    limits[graph] === undefined ? [] : [`Fullest link of the ${graphWord(graph)} graph: ${limits[graph]}.`],
+  );
 }
 
 /** From where to where the choice holds, and where the next best would win. */
@@ -199,37 +199,43 @@ function rangeTexts(study: FunctionStudy, call: PlacedStudy, chosen: Candidate):
 }
 
 /** All candidates with their times, fastest first. */
-export function candidateTable({ candidates, chosen }: PlacedStudy, style: Style): string[] {
-  const hasTerms = candidates.some(({ terms }) => terms !== undefined);
+export function candidateTable(
+  study: FunctionStudy,
+  { candidates, chosen }: PlacedStudy,
+  style: Style,
+): string[] {
   const rows = candidates.map((one) => {
-    const { terms, time, algbw, busbw } = one;
+    const { algorithm, protocol, terms, time, algbw, busbw } = one;
+    const parts = latencyParts(study.tables, { fn: study.function, algorithm, protocol });
+    const factor =
+      terms === undefined || terms.latencyFactor === 1 ? '' : `${numberText(terms.latencyFactor)} x `;
+    const sum = latencySum(parts);
     return [
+      one === chosen ? '>' : '',
       labelOf(one),
       timeCell(time),
-      ...(hasTerms
-        ? [
-            terms === undefined ? '' : timeCell(terms.latency),
-            terms === undefined ? '' : timeCell(terms.bytes),
-          ]
-        : []),
+      terms === undefined ? '' : timeCell(terms.latency),
+      terms === undefined ? '' : timeCell(terms.bytes),
       bandwidthCell(algbw),
       bandwidthCell(busbw),
-      one === chosen ? '<- chosen' : '',
+      terms === undefined ? '' : factor === '' ? sum : `${factor}(${sum})`,
     ];
   });
-  const right = (title: string) => ({ title, align: 'right' as const });
-  const table = textTable(
-    [
-      { title: '', align: 'left' },
-      right('us'),
-      ...(hasTerms ? [right('latency'), right('bytes')] : []),
-      right('algbw'),
-      right('busbw'),
-      { title: '', align: 'left' },
-    ],
-    rows,
-  );
-  return table.map((line, at) => (candidates[at - 1] === chosen && at > 0 ? style.strong(line) : line));
+  const columns = [
+    left(''),
+    left(''),
+    right('us'),
+    right('latency'),
+    right('bytes'),
+    right('algbw'),
+    right('busbw'),
+    left('latency: start + steps in nodes + steps between nodes'),
+  ];
+  const [titles, ...lines] = textTable(columns, rows, style.width);
+  return [
+    ...titles!,
+    ...lines.flatMap((row, at) => (candidates[at] === chosen ? row.map(style.strong) : row)),
+  ];
 }
 
 /** Channels, threads, bytes and chunks. */
@@ -247,12 +253,12 @@ export function placementTexts({ decision }: PlacedStudy, placed: PlacedCall): s
     const [part] = parts;
     return [
       blocks,
-      `the channels share ${bytesText(part!.bytes)}, in chunks of ${bytesText(part!.chunkBytes)}`,
+      `the channels share ${exactBytesText(part!.bytes)}, in chunks of ${exactBytesText(part!.chunkBytes)}`,
     ];
   }
   const texts = parts.map(
     ({ channels: n, bytes, chunkBytes }) =>
-      `${parts.length > 1 ? `${n} x ` : ''}${bytesText(bytes)}${parts.length > 1 ? '' : ' per channel'} in chunks of ${bytesText(chunkBytes)}`,
+      `${parts.length > 1 ? `${n} x ` : ''}${exactBytesText(bytes)}${parts.length > 1 ? '' : ' per channel'} in chunks of ${exactBytesText(chunkBytes)}`,
   );
   return [blocks, `${listText(texts)}${parts.length > 1 ? ' per channel' : ''}`];
 }

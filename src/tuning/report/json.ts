@@ -63,8 +63,8 @@ function answerJson({ cluster, tables, limits, variables, sweeps }: JsonInput): 
     graphs: Object.entries(input.graphs).map(([name, graph]) => ({
       name,
       nChannels: graph.nChannels,
-      bwIntra: graph.bwIntra,
-      bwInter: graph.bwInter,
+      bwIntra: single(graph.bwIntra),
+      bwInter: single(graph.bwInter),
       fullestLink: limits[name as keyof GraphLimits] ?? null,
     })),
     functions: sweeps.map((sweep) => functionJson(sweep, tables)),
@@ -81,15 +81,15 @@ function functionJson({ study, calls, changes }: Sweep, tables: TuningTables): J
     model: modelRows(study).map(({ cell, algorithm, protocol, latency, bandwidth, peakBusbw, bounds }) => ({
       algorithm,
       protocol,
-      latency,
+      latency: single(latency),
       latencyParts: latencyParts(tables, { fn: kind.function, algorithm, protocol }).map((part) => ({
         kind: part.kind,
         link: part.link ?? null,
         count: part.count,
         each: part.each,
       })),
-      bandwidth,
-      peakBusbw,
+      bandwidth: single(bandwidth),
+      peakBusbw: single(peakBusbw),
       bounds: bounds.map(boundJson),
       maxThreads: tables.maxThreads[cell]!,
     })),
@@ -99,7 +99,8 @@ function functionJson({ study, calls, changes }: Sweep, tables: TuningTables): J
   };
 }
 
-const boundJson = (bound: BandwidthBound): JsonValue => ({ ...bound });
+const boundJson = (bound: BandwidthBound): JsonValue =>
+  bound.kind === 'graph' ? { ...bound, each: single(bound.each) } : { ...bound };
 
 const exclusionJson = ({ algorithm, protocol, rule, reason, variable }: Exclusion): JsonValue => ({
   algorithm,
@@ -129,9 +130,9 @@ function callJson({
         : {
             algorithm: decision.algorithm,
             protocol: decision.protocol,
-            time: chosen?.time ?? decision.time,
-            algbw: chosen?.algbw ?? null,
-            busbw: chosen?.busbw ?? null,
+            time: single(chosen?.time ?? decision.time),
+            algbw: chosen === undefined ? null : single(chosen.algbw),
+            busbw: chosen === undefined ? null : single(chosen.busbw),
             chosenBy: decision.chosenBy,
             maxChannels: decision.maxChannels,
             warps: decision.warps,
@@ -154,15 +155,25 @@ function callJson({
 const candidateJson = ({ algorithm, protocol, time, algbw, busbw, terms }: Candidate): JsonValue => ({
   algorithm,
   protocol,
-  time,
-  latency: terms?.latency ?? null,
-  bytesTime: terms?.bytes ?? null,
-  bandwidth: terms?.bandwidth ?? null,
+  time: single(time),
+  latency: terms === undefined ? null : single(terms.latency),
+  bytesTime: terms === undefined ? null : single(terms.bytes),
+  bandwidth: terms === undefined ? null : single(terms.bandwidth),
   efficiency: terms?.efficiency ?? null,
   latencyFactor: terms?.latencyFactor ?? null,
-  algbw,
-  busbw,
+  algbw: single(algbw),
+  busbw: single(busbw),
 });
+
+/** A number of single precision with as few digits as tell it from its neighbours. */
+function single(value: number): number {
+  const wanted = Math.fround(value);
+  for (let digits = 6; digits < 9; digits++) {
+    const short = Number(wanted.toPrecision(digits));
+    if (Math.fround(short) === wanted) return short;
+  }
+  return Number(wanted.toPrecision(9));
+}
 
 const changeJson = (change: Change): JsonValue => ({
   bytes: change.bytes,

@@ -125,3 +125,7 @@ function partText({ kind, link, count, each }: LatencyPart): string {
       return `${us} for each of ${count} ranks`;
   }
 }
+
+/** `14 + 14 x 1.25 + 4 x 8.5`: the sum in numbers alone. */
+export const latencySum = (parts: readonly LatencyPart[]): string =>
+  parts.map(({ count, each }) => `${count === 1 ? '' : `${count} x `}${numberText(each)}`).join(' + ');

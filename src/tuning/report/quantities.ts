@@ -21,6 +21,15 @@ export function bytesText(bytes: number): string {
   return `${numberText(value)} ${UNITS[unit]}`;
 }
 
+/** As `bytesText` where that is exact, else in bytes: `64 KB`, `17280 B`. */
+export const exactBytesText = (bytes: number): string => {
+  const text = bytesText(bytes);
+  const [value, unit] = text.split(' ');
+  return Number(value) * UNIT_STEP ** UNITS.indexOf(unit as (typeof UNITS)[number]) === bytes
+    ? text
+    : `${bytes} B`;
+};
+
 /** Four digits without trailing zeros: `83.22`, `0.6`, `22070`. */
 export const numberText = (value: number): string => String(Number(value.toPrecision(DIGITS)));
 
@@ -28,6 +37,17 @@ export const numberText = (value: number): string => String(Number(value.toPreci
 export function timeText(us: number): string {
   if (us < 1e3) return `${numberText(us)} us`;
   return us < 1e6 ? `${numberText(us / 1e3)} ms` : `${numberText(us / 1e6)} s`;
+}
+
+/** `65.5 against 108.6 us`: two times in the unit of the longer one. */
+export function timesText(one: number, other: number): string {
+  const [unit, us] =
+    Math.max(one, other) < 1e3
+      ? (['us', 1] as const)
+      : Math.max(one, other) < 1e6
+        ? (['ms', 1e3] as const)
+        : (['s', 1e6] as const);
+  return `${numberText(one / us)} against ${numberText(other / us)} ${unit}`;
 }
 
 /** Microseconds of a column: two digits after the point below 10, one below 10000. */

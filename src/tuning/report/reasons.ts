@@ -2,9 +2,11 @@
  * Why one candidate is faster than another, in sentences: made from the terms of both, so that they say what the model
  * added up.
  */
-import type { Exclusion } from '../exclusion.js';
+import { hasProtocol } from '../algorithms.js';
+import type { Exclusion, ExclusionRule } from '../exclusion.js';
+import { NCCL_ALGORITHMS, NCCL_PROTOCOLS } from '../names.js';
 import { type CallStudy, type Candidate, labelOf } from './candidate.js';
-import { moreText, numberText, percentText, timeText } from './quantities.js';
+import { moreText, numberText, percentText, timesText, timeText } from './quantities.js';
 import type { TimeTerms } from './time-terms.js';
 
 /** A candidate whose model time is what it is chosen by. */
@@ -25,7 +27,7 @@ export function comparison(better: Candidate, other: Candidate): string {
   const latency = other.terms.latency - better.terms.latency;
   const bytes = other.terms.bytes - better.terms.bytes;
   const name = labelOf(better);
-  const latencies = `${numberText(better.terms.latency)} against ${timeText(other.terms.latency)}`;
+  const latencies = timesText(better.terms.latency, other.terms.latency);
   const speeds = `${numberText(better.terms.bandwidth)} against ${numberText(other.terms.bandwidth)} GB/s`;
   if (better.time === other.time) return `both take as long; NCCL takes the one that it lists first`;
   if (latency > NOTHING && bytes > NOTHING) {
@@ -48,15 +50,21 @@ export function comparison(better: Candidate, other: Candidate): string {
     : `${name} has more bandwidth (${speeds}) and as much latency`;
 }
 
+/** `12 % longer`, `30 % shorter`, `the same time` */
+export function timeChange(now: Candidate, then: Candidate): string {
+  if (then.time === now.time) return 'the same time';
+  if (now.time <= 0 || then.time <= 0) return `${timeText(then.time)} against ${timeText(now.time)}`;
+  const ratio = then.time / now.time;
+  return ratio > 1 ? moreText(ratio) : `${percentText(1 - ratio)} shorter`;
+}
+
 /** What the next best candidate would cost, as a sentence; undefined without one. */
 export function nextBest({ chosen, candidates }: CallStudy): string | undefined {
   if (chosen === undefined) return undefined;
   const next = candidates.find((one) => one !== chosen);
   if (next === undefined) return undefined;
   if (next.time < chosen.time) return undefined;
-  const ratio = chosen.time > 0 ? next.time / chosen.time : Number.POSITIVE_INFINITY;
-  const more = next.time === chosen.time || !Number.isFinite(ratio) ? '' : ` (${moreText(ratio)})`;
-  return `The next best, ${labelOf(next)}, would take ${timeText(next.time)}${more}: ${comparison(chosen, next)}.`;
+  return `The next best, ${labelOf(next)}, would take ${timeText(next.time)} (${timeChange(chosen, next)}): ${comparison(chosen, next)}.`;
 }
 
 /** Which term is the time of a candidate. */
@@ -69,7 +77,7 @@ export function dominance({ terms, time }: Modelled): { kind: 'latency' | 'bandw
 export function dominanceText(candidate: Candidate): string | undefined {
   if (!isModelled(candidate) || candidate.time <= 0) return undefined;
   const { kind, share } = dominance(candidate);
-  return `${percentText(share)} of the time is ${kind === 'latency' ? 'latency' : 'the bytes'}`;
+  return `${percentText(share)} of the time is ${kind === 'latency' ? 'latency' : 'for the bytes'}`;
 }
 
 /** A change of the choice along the size. */
@@ -89,12 +97,12 @@ export function changeReason({ before, after }: ChangePoint): string {
     return `its cost counts as ${timeText(is.time)} now, that of ${labelOf(was)} as ${timeText(was.time)}`;
   }
   const jumps = [...jumpTexts(before.old, was), ...jumpTexts(before.new, is)];
-  const times = `${numberText(is.time)} against ${timeText(was.time)}`;
+  const times = timesText(is.time, was.time);
   if (jumps.length > 0) return `${jumps.join(' and ')}; it takes ${times}`;
   const more = is.terms.latency - was.terms.latency;
   const speeds = `${numberText(is.terms.bandwidth)} against ${numberText(was.terms.bandwidth)} GB/s`;
   if (more > NOTHING) {
-    return `its higher bandwidth (${speeds}) has made up for ${timeText(more)} more latency (${numberText(is.terms.latency)} against ${timeText(was.terms.latency)})`;
+    return `its higher bandwidth (${speeds}) has made up for ${timeText(more)} more latency (${timesText(is.terms.latency, was.terms.latency)})`;
   }
   return `${comparison(is, was)} (${times})`;
 }
@@ -125,22 +133,26 @@ export interface ExclusionGroup {
   readonly variable: string | undefined;
 }
 
-/**
- * The excluded candidates that have kernels, by reason.
- *
- * @returns groups in NCCL's order of algorithms, and those that have no kernels in one text each
- */
+/** Rules of lists name each member; here one text is enough for all that a list leaves out. */
+const LIST_RULES: readonly ExclusionRule[] = ['algorithm-list', 'protocol-list'];
+
+const reasonOf = ({ rule, reason }: Exclusion): string =>
+  LIST_RULES.includes(rule) ? `${reason.split(' leaves out ')[0]} leaves out` : reason;
+
+/** The excluded candidates that have kernels, by reason, in NCCL's order of algorithms. */
 export function exclusionGroups(excluded: readonly Exclusion[]): ExclusionGroup[] {
-  const absent = new Set(
-    excluded.filter(({ rule }) => rule === 'function' || rule === 'protocol').map(labelOf),
-  );
+  const has = (one: Exclusion, rule: ExclusionRule) =>
+    excluded.some((other) => other.rule === rule && labelOf(other) === labelOf(one));
   const groups = new Map<string, { reason: string; variable: string | undefined; members: Exclusion[] }>();
   for (const one of excluded) {
-    if (absent.has(labelOf(one))) continue;
-    const key = `${one.reason}|${one.variable ?? ''}`;
+    if (isWithoutKernels(one, excluded)) continue;
+    // NVLS over nodes lacks CollNet once for the communicator and once for each call.
+    if (one.rule === 'nvls-collnet' && has(one, 'collnet-off')) continue;
+    const reason = reasonOf(one);
+    const key = `${reason}|${one.variable ?? ''}`;
     const group = groups.get(key);
     if (group !== undefined) group.members.push(one);
-    else groups.set(key, { reason: one.reason, variable: one.variable, members: [one] });
+    else groups.set(key, { reason, variable: one.variable, members: [one] });
   }
   return [...groups.values()].map(({ reason, variable, members }) => ({
     reason,
@@ -149,18 +161,45 @@ export function exclusionGroups(excluded: readonly Exclusion[]): ExclusionGroup[
   }));
 }
 
-/** `NVLS/Simple: NVLS over 4 nodes goes through CollNet, which is not in use (NCCL_COLLNET_ENABLE)` */
+/** Whether a candidate does not exist for the function, whatever else is in its way. */
+function isWithoutKernels(one: Exclusion, excluded: readonly Exclusion[]): boolean {
+  if (!hasProtocol(one.algorithm, one.protocol)) return true;
+  return excluded.some(({ rule, algorithm }) => rule === 'function' && algorithm === one.algorithm);
+}
+
+/** Candidates as a list: an algorithm stands for all its protocols if none of them is missing. */
+export function candidatesText(labels: readonly string[]): string {
+  const texts: string[] = [];
+  for (const algorithm of NCCL_ALGORITHMS) {
+    const all = NCCL_PROTOCOLS.filter((protocol) => hasProtocol(algorithm, protocol)).map((protocol) =>
+      labelOf({ algorithm, protocol }),
+    );
+    const own = all.filter((label) => labels.includes(label));
+    if (own.length === all.length) texts.push(algorithm);
+    else texts.push(...own);
+  }
+  return texts.join(', ');
+}
+
+/** `NVLS: NVLS over 4 nodes goes through CollNet, which is not in use (NCCL_COLLNET_ENABLE)`, one text per reason. */
 export function exclusionTexts(excluded: readonly Exclusion[]): string[] {
-  const texts = exclusionGroups(excluded).map(({ candidates, reason, variable }) => {
-    const by = variable === undefined || reason.includes(variable) ? '' : ` (${variable})`;
-    return `${candidates.join(', ')}: ${reason}${by}`;
-  });
-  const without = (rule: 'function' | 'protocol') => [
-    ...new Set(excluded.filter((one) => one.rule === rule).map(({ algorithm }) => algorithm)),
-  ];
-  const never = without('function');
-  const simple = without('protocol').filter((name) => !never.includes(name));
-  if (simple.length > 0) texts.push(`${simple.join(', ')}: kernels for Simple only`);
-  if (never.length > 0) texts.push(`${never.join(', ')}: no kernels for this function`);
+  const texts = exclusionGroups(excluded).map(groupText);
+  const never = new Set(excluded.filter(({ rule }) => rule === 'function').map(({ algorithm }) => algorithm));
+  if (never.size > 0) texts.push(`${[...never].join(', ')}: no kernels for this function`);
+  const simple = new Set(
+    excluded
+      .filter(({ algorithm, protocol }) => !hasProtocol(algorithm, protocol))
+      .map(({ algorithm }) => algorithm),
+  );
+  const only = [...simple].filter((algorithm) => !never.has(algorithm));
+  if (only.length > 0) texts.push(`LL and LL128 of ${only.join(', ')}: no such kernels`);
   return texts;
+}
+
+export function groupText({ candidates, reason, variable }: ExclusionGroup): string {
+  const names = candidatesText(candidates);
+  if (reason.endsWith(' leaves out'))
+    return `${names}: ${reason.replace(/ leaves out$/, '')} leaves ${names.includes(',') ? 'them' : 'it'} out`;
+  const by = variable === undefined || reason.includes(variable) ? '' : ` (${variable})`;
+  return `${names}: ${reason}${by}`;
 }

@@ -6,15 +6,16 @@ import { type Style, wrap } from '../../topology/report/style.js';
 import { modelOf } from '../model.js';
 import { algorithmOf, CELLS, type NcclAlgorithm, type NcclProtocol, protocolOf } from '../names.js';
 import { type BandwidthBound, bandwidthBounds, boundsText } from './bandwidth-bound.js';
-import { fullestText } from './call-report.js';
+import { fullestTexts, ONE_RANK } from './call-report.js';
 import { labelOf } from './candidate.js';
 import type { GraphLimits } from './graph-limits.js';
+import { latencyParts, latencySum } from './latency-parts.js';
 import { reduces } from './message.js';
 import { channelCount } from './placed-call.js';
-import { bandwidthCell, busFactor, bytesText, FUNCTION_WORDS, moreText, timeCell } from './quantities.js';
-import { changeReason, exclusionTexts } from './reasons.js';
+import { bandwidthCell, busFactor, bytesText, FUNCTION_WORDS, timeCell } from './quantities.js';
+import { changeReason, exclusionTexts, timeChange } from './reasons.js';
 import type { Change, FunctionStudy, PlacedStudy } from './study.js';
-import { textTable } from './text-table.js';
+import { left, right, textTable } from './text-table.js';
 
 /** A sweep over sizes. */
 export interface Sweep {
@@ -54,20 +55,23 @@ export function sweepTitle({ kind }: FunctionStudy): string {
 /** All lines about a sweep. */
 export function sweepReport(sweep: Sweep, limits: GraphLimits, style: Style): string[] {
   const { study, calls, changes } = sweep;
-  const lines = [style.heading(sweepTitle(study)), ...sweepTable(sweep, style)];
+  if (study.tables.input.nRanks <= 1) return [style.strong(sweepTitle(study)), ONE_RANK];
+  const answer = wrap(`${sweepTitle(study)}: ${rangesText(sweep)}`, style.width, '  ');
+  const lines = [...answer.map(style.strong), '', ...sweepTable(sweep, style)];
   const point = (text: string) => lines.push(...wrap(`- ${text}`, style.width, '  '));
   lines.push('', style.heading('Where the choice changes'));
   if (changes.length === 0) {
-    const label = calls[0]?.chosen === undefined ? 'Nothing can run it' : `It is ${labelOf(calls[0].chosen)}`;
-    point(
-      `${label} at every size from ${bytesText(calls[0]!.call.bytes)} to ${bytesText(calls.at(-1)!.call.bytes)}.`,
-    );
+    const [{ chosen }] = calls as [PlacedStudy];
+    const label = chosen === undefined ? 'Nothing can run it at any' : `It is ${labelOf(chosen)} at every`;
+    point(`${label} size from ${bytesText(calls[0]!.call.bytes)} to ${bytesText(calls.at(-1)!.call.bytes)}.`);
   }
   for (const change of changes) point(`${changeText(change)}.`);
-  const model = modelTable(study);
-  if (model.length > 1) {
-    lines.push('', style.heading('What NCCL predicts: latency plus bytes by bandwidth'), ...model);
-    for (const text of boundTexts(study, limits)) point(text);
+  const cells = new Set(calls.flatMap(({ candidates }) => candidates.map(({ cell }) => cell)));
+  const model = modelRows(study).filter(({ cell }) => cells.has(cell));
+  if (model.length > 0) {
+    const title = 'What NCCL predicts: latency (us) plus the bytes by the bandwidth of the message (GB/s)';
+    lines.push('', style.heading(title), ...modelTable(model, study, style));
+    for (const text of boundTexts(model, limits)) point(text);
   }
   const excluded = exclusionTexts(calls[0]!.excluded);
   if (excluded.length > 0) {
@@ -77,52 +81,57 @@ export function sweepReport(sweep: Sweep, limits: GraphLimits, style: Style): st
   return lines;
 }
 
+/** `Tree/LL below 138.4 KB, Tree/LL128 below 8 MB, then Ring/Simple` */
+export function rangesText({ calls, changes }: Sweep): string {
+  const [first] = calls as [PlacedStudy];
+  const name = (label: string | undefined) => label ?? 'nothing';
+  const start = name(first.chosen && labelOf(first.chosen));
+  if (changes.length === 0) return start;
+  const ranges = changes.map(({ from, bytes }) => `${name(from)} below ${bytesText(bytes)}`);
+  return `${ranges.join(', ')}, then ${name(changes.at(-1)!.to)}`;
+}
+
 /** `from 64 KB Ring/LL128 in place of Tree/LL: ...` */
 export function changeText(change: Change): string {
   const { bytes, from = 'nothing', to = 'nothing' } = change;
   return `From ${bytesText(bytes)} ${to} in place of ${from}: ${changeReason(change)}`;
 }
 
-function sweepTable({ calls, changes }: Sweep, style: Style): string[] {
-  const rows = calls.map((call, at) => {
-    const { chosen, candidates, placed } = call;
-    const previous = calls[at - 1];
-    const changed =
-      previous !== undefined &&
-      changes.some(({ bytes }) => bytes > previous.call.bytes && bytes <= call.call.bytes);
-    const next = candidates.find((one) => one !== chosen);
-    if (chosen === undefined) return [bytesText(call.call.bytes), 'nothing', ...Array(7).fill('')];
-    const ratio =
-      next !== undefined && chosen.time > 0 && next.time >= chosen.time ? next.time / chosen.time : undefined;
-    return [
-      bytesText(call.call.bytes),
-      changed ? '>' : '',
-      labelOf(chosen),
-      placed === undefined ? '' : `${channelCount(placed)}`,
-      placed === undefined ? '' : `${placed.threads}`,
-      timeCell(chosen.time),
-      bandwidthCell(chosen.algbw),
-      bandwidthCell(chosen.busbw),
-      ratio === undefined ? '' : `${labelOf(next!)}, ${ratio === 1 ? 'as long' : moreText(ratio)}`,
-    ];
-  });
-  const right = (title: string) => ({ title, align: 'right' as const });
-  const left = (title: string) => ({ title, align: 'left' as const });
-  const table = textTable(
-    [
-      right('size'),
-      left(''),
-      left('choice'),
-      right('channels'),
-      right('threads'),
-      right('us'),
-      right('algbw'),
-      right('busbw'),
-      left('next best'),
-    ],
-    rows,
-  );
-  return table.map((line, at) => (at > 0 && rows[at - 1]![1] === '>' ? style.strong(line) : line));
+function sweepTable({ calls }: Sweep, style: Style): string[] {
+  const rows = calls.map((call, at) => sweepRow(call, calls[at - 1]));
+  const columns = [
+    right('size'),
+    left(''),
+    left('choice'),
+    right('channels'),
+    right('threads'),
+    right('us'),
+    right('algbw'),
+    right('busbw'),
+    left('next best'),
+  ];
+  const [titles, ...lines] = textTable(columns, rows, style.width);
+  return [...titles!, ...lines.flatMap((row, at) => (rows[at]![1] === '>' ? row.map(style.strong) : row))];
+}
+
+function sweepRow(
+  { call, chosen, candidates, placed }: PlacedStudy,
+  previous: PlacedStudy | undefined,
+): string[] {
+  const mark = previous !== undefined && previous.chosen?.cell !== chosen?.cell ? '>' : '';
+  if (chosen === undefined) return [bytesText(call.bytes), mark, 'nothing'];
+  const next = candidates.find((one) => one !== chosen);
+  return [
+    bytesText(call.bytes),
+    mark,
+    labelOf(chosen),
+    placed === undefined ? '' : `${channelCount(placed)}`,
+    placed === undefined ? '' : `${placed.threads}`,
+    timeCell(chosen.time),
+    bandwidthCell(chosen.algbw),
+    bandwidthCell(chosen.busbw),
+    next === undefined ? '' : `${labelOf(next)}, ${timeChange(chosen, next)}`,
+  ];
 }
 
 /** Cells that the model has, with what bounds their bandwidth. */
@@ -162,24 +171,34 @@ export function modelRows({ tables, function: fn }: FunctionStudy): ModelRow[] {
   return rows;
 }
 
-function modelTable(study: FunctionStudy): string[] {
-  const right = (title: string) => ({ title, align: 'right' as const });
-  const left = (title: string) => ({ title, align: 'left' as const });
-  return textTable(
-    [left(''), right('latency us'), right('GB/s'), right('peak busbw'), left('bandwidth limited by')],
-    modelRows(study).map(({ label, latency, bandwidth, peakBusbw, bounds }) => [
-      label,
-      timeCell(latency),
-      bandwidthCell(bandwidth),
-      bandwidthCell(peakBusbw),
-      boundsText(bounds),
-    ]),
-  );
+/** The table of the model; the latencies as sums. */
+function modelTable(
+  rows: readonly ModelRow[],
+  { tables, function: fn }: FunctionStudy,
+  style: Style,
+): string[] {
+  const columns = [
+    left(''),
+    right('us'),
+    left('= start + steps in nodes + between'),
+    right('GB/s'),
+    right('peak busbw'),
+    left('GB/s limited by'),
+  ];
+  const cells = rows.map(({ label, algorithm, protocol, latency, bandwidth, peakBusbw, bounds }) => [
+    label,
+    timeCell(latency),
+    `= ${latencySum(latencyParts(tables, { fn, algorithm, protocol }))}`,
+    bandwidthCell(bandwidth),
+    bandwidthCell(peakBusbw),
+    boundsText(bounds),
+  ]);
+  return textTable(columns, cells, style.width).flat();
 }
 
-function boundTexts(study: FunctionStudy, limits: GraphLimits): string[] {
-  const texts = modelRows(study).map(({ bounds }) => fullestText(bounds, limits).trim());
-  return [...new Set(texts.flatMap((text) => text.split(/(?<=\.) (?=Fullest)/)))].filter(
-    (text) => text !== '',
+/** The links that fill up where a graph is the limit. */
+const boundTexts = (rows: readonly ModelRow[], limits: GraphLimits): string[] =>
+  fullestTexts(
+    rows.flatMap(({ bounds }) => bounds),
+    limits,
   );
-}

@@ -2,14 +2,14 @@
  * What another setting would change: the choice and its time against the present ones.
  */
 import { type Style, wrap } from '../../topology/report/style.js';
-import { callTitle } from './call-report.js';
+import { callTitle, ONE_RANK } from './call-report.js';
 import { type Candidate, labelOf } from './candidate.js';
 import { channelCount } from './placed-call.js';
-import { bytesText, moreText, percentText, timeCell, timeText } from './quantities.js';
-import { exclusionGroups } from './reasons.js';
+import { bytesText, exactBytesText, timeCell, timeText } from './quantities.js';
+import { candidatesText, exclusionGroups, groupText, timeChange } from './reasons.js';
 import type { FunctionStudy, PlacedStudy } from './study.js';
 import { type Sweep, sweepTitle } from './sweep-report.js';
-import { textTable } from './text-table.js';
+import { left, right, textTable } from './text-table.js';
 
 /** A call now and under other variables. */
 export interface Alternative {
@@ -18,21 +18,19 @@ export interface Alternative {
   readonly other: PlacedStudy;
 }
 
-/** `12 % longer`, `30 % shorter`, `the same time` */
-export function timeChange(now: Candidate, then: Candidate): string {
-  if (then.time === now.time) return 'the same time';
-  if (now.time <= 0 || then.time <= 0) return `${timeText(then.time)} against ${timeText(now.time)}`;
-  const ratio = then.time / now.time;
-  return ratio > 1 ? moreText(ratio) : `${percentText(1 - ratio)} shorter`;
-}
-
 /** Lines about one call under other variables. */
 export function whatIfCall(text: string, { study, now, other }: Alternative, style: Style): string[] {
   const lines = [style.heading(`With ${text}: ${callTitle(study, other)}`)];
   const point = (sentence: string) => lines.push(...wrap(`- ${sentence}`, style.width, '  '));
+  if (study.tables.input.nRanks <= 1) return [...lines, `- ${ONE_RANK}`];
   point(choiceChange(now, other));
   const run = runChange(now, other);
   if (run !== undefined) point(run);
+  if (hidesChannels(now, other)) {
+    point(
+      'The prediction is made of the channels that the searches found, not of those in use, so it stays the same.',
+    );
+  }
   for (const sentence of availabilityChanges(now, other)) point(sentence);
   return lines;
 }
@@ -54,7 +52,7 @@ function runChange({ placed: was }: PlacedStudy, { placed: is }: PlacedStudy): s
     [
       ['channels', channelCount(was), channelCount(is), String],
       ['threads', was.threads, is.threads, String],
-      ['bytes per chunk', was.parts[0]!.chunkBytes, is.parts[0]!.chunkBytes, bytesText],
+      ['bytes per chunk', was.parts[0]!.chunkBytes, is.parts[0]!.chunkBytes, exactBytesText],
     ] as const
   ).filter(([, before, after]) => before !== after);
   if (differing.length === 0) return undefined;
@@ -66,16 +64,24 @@ function runChange({ placed: was }: PlacedStudy, { placed: is }: PlacedStudy): s
   return `It runs with ${texts.join(', ')}.`;
 }
 
+/** The number of channels differs, and the prediction does not notice. */
+const hidesChannels = (now: PlacedStudy, other: PlacedStudy): boolean =>
+  now.placed !== undefined &&
+  other.placed !== undefined &&
+  channelCount(now.placed) !== channelCount(other.placed) &&
+  now.chosen?.cell === other.chosen?.cell &&
+  now.chosen?.time === other.chosen?.time;
+
 /** Candidates that come and go. */
 function availabilityChanges(now: PlacedStudy, then: PlacedStudy): string[] {
   const cells = ({ candidates }: PlacedStudy) => new Set(candidates.map(labelOf));
   const [before, after] = [cells(now), cells(then)];
   const lost = exclusionGroups(then.excluded)
-    .map(({ candidates, reason }) => ({ names: candidates.filter((name) => before.has(name)), reason }))
-    .filter(({ names }) => names.length > 0)
-    .map(({ names, reason }) => `Not available then: ${names.join(', ')} (${reason}).`);
+    .map((group) => ({ ...group, candidates: group.candidates.filter((name) => before.has(name)) }))
+    .filter(({ candidates }) => candidates.length > 0)
+    .map((group) => `Not available then: ${groupText(group)}.`);
   const gained = [...after].filter((name) => !before.has(name));
-  return gained.length === 0 ? lost : [...lost, `Available then: ${gained.join(', ')}.`];
+  return gained.length === 0 ? lost : [...lost, `Available then: ${candidatesText(gained)}.`];
 }
 
 /** Lines about a sweep under other variables. */
@@ -100,8 +106,6 @@ export function whatIfSweep(text: string, now: Sweep, then: Sweep, style: Style)
       was === undefined || is === undefined || was.time === is.time ? '' : timeChange(was, is),
     ];
   });
-  const right = (title: string) => ({ title, align: 'right' as const });
-  const left = (title: string) => ({ title, align: 'left' as const });
   const columns = [
     right('size'),
     left('now'),
@@ -111,11 +115,8 @@ export function whatIfSweep(text: string, now: Sweep, then: Sweep, style: Style)
     right('us'),
     left('time'),
   ];
-  lines.push(
-    ...textTable(columns, rows).map((line, at) =>
-      at > 0 && rows[at - 1]![3] === '>' ? style.strong(line) : line,
-    ),
-  );
+  const [titles, ...table] = textTable(columns, rows, style.width);
+  lines.push(...titles!, ...table.flatMap((row, at) => (rows[at]![3] === '>' ? row.map(style.strong) : row)));
   const worst = pairs.find(([, { chosen }]) => chosen === undefined);
   if (worst !== undefined) lines.push(...wrap(`- ${worst[1].problem?.message ?? ''}`, style.width, '  '));
   return lines;

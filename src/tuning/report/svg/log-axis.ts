@@ -19,6 +19,15 @@ export function logAxis(values: readonly number[], from: number, to: number): Lo
   return low < high ? { low, high, from, to } : { low: low / 2, high: high * 2, from, to };
 }
 
+/** Part of its length by which an axis goes on at both ends, for names next to lines. */
+const ROOM = 0.06;
+
+/** An axis that goes on beyond its values. */
+export function withRoom(axis: LogAxis): LogAxis {
+  const more = (axis.high / axis.low) ** ROOM;
+  return { ...axis, low: axis.low / more, high: axis.high * more };
+}
+
 /** Pixel of a value; values outside stand at the ends. */
 export function place({ low, high, from, to }: LogAxis, value: number): number {
   const part = Math.log(Math.min(high, Math.max(low, value)) / low) / Math.log(high / low);

@@ -8,20 +8,23 @@ import { type NcclAlgorithm, type NcclProtocol, ProtocolId } from '../../names.j
 import { type Candidate, labelOf } from '../candidate.js';
 import { bytesText, numberText, timeText } from '../quantities.js';
 import type { PlacedStudy } from '../study.js';
-import { type LogAxis, logAxis, place, powers } from './log-axis.js';
+import { type LogAxis, logAxis, place, powers, withRoom } from './log-axis.js';
 
 /** What is shown over the size. */
 export interface Measure {
   readonly title: string;
   readonly of: (candidate: Candidate) => number;
   readonly text: (value: number) => string;
+  /** Less is better: the choice is the lowest line, and there is room below it. */
+  readonly isLow: boolean;
 }
 
-export const TIME: Measure = { title: 'predicted time', of: ({ time }) => time, text: timeText };
+export const TIME: Measure = { title: 'predicted time', of: ({ time }) => time, text: timeText, isLow: true };
 export const BUS_BANDWIDTH: Measure = {
   title: 'busbw, GB/s',
   of: ({ busbw }) => busbw,
   text: numberText,
+  isLow: false,
 };
 
 export interface ChartInput {
@@ -72,7 +75,7 @@ export function drawSweep(canvas: Canvas, input: ChartInput, left: number, top: 
   const values = [...calls, ...others.flatMap((one) => one.calls)].flatMap(({ candidates }) =>
     candidates.map(measure.of),
   );
-  const y = logAxis(values, top + CHART_HEIGHT - BOTTOM, top + TOP);
+  const y = withRoom(logAxis(values, top + CHART_HEIGHT - BOTTOM, top + TOP));
   canvas.text(left + LEFT, top + 14, measure.title, { className: 'text strong' });
   drawGrid(canvas, x, y, measure);
   if (mark !== undefined) {
@@ -169,7 +172,7 @@ function drawCandidates(
   return ends;
 }
 
-/** The bold line, in the colour of who is chosen, with the name of each stretch. */
+/** The bold line, in the colour of who is chosen, with each name once. */
 function drawChoice(
   canvas: Canvas,
   { calls, measure }: ChartInput,
@@ -177,6 +180,7 @@ function drawChoice(
   y: LogAxis,
   colourOf: ColourOf,
 ): void {
+  const named = new Set<number>();
   let at = 0;
   while (at < calls.length) {
     const { chosen } = calls[at]!;
@@ -193,12 +197,15 @@ function drawChoice(
       const [only] = points;
       if (points.length === 1) points.push([only![0] + 1, only![1]]);
       canvas.line(points, `flow bold ${colourOf(chosen.algorithm)}`);
-      const middle = points[Math.floor(points.length / 2)]!;
-      canvas.text(middle[0], middle[1] - 9, labelOf(chosen), {
-        anchor: 'middle',
-        size: 11,
-        className: 'text strong',
-      });
+      if (!named.has(chosen.cell)) {
+        named.add(chosen.cell);
+        const [right, down] = points[Math.floor((points.length - 1) / 2)]!;
+        canvas.text(right + (measure.isLow ? 6 : -6), down + (measure.isLow ? 15 : -7), labelOf(chosen), {
+          anchor: measure.isLow ? 'start' : 'end',
+          size: 11,
+          className: 'text strong',
+        });
+      }
     }
     at = end + 1;
   }

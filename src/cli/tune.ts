@@ -1,0 +1,37 @@
+/**
+ * `tutti tune`: shows which algorithm and protocol NCCL chooses for a collective on a cluster, and why.
+ */
+import { TuttiError } from '../errors/tutti-error.js';
+import { print } from './print.js';
+
+/** Something could not be read, decided or written. */
+const EXIT_FAILURE = 1;
+/** Wrong use. */
+const EXIT_USAGE = 2;
+
+/** Runs `tutti tune` with the arguments after `tune`. Resolves with the exit code: 2 for wrong use, 1 for failures. */
+export async function tuneCommand(argv: readonly string[]): Promise<number> {
+  const { parseTuneOptions, TUNE_USAGE } = await import('./tune/options.js');
+  const say = (text: string) => process.stderr.write(`tutti tune: ${text}\n`);
+  let options: ReturnType<typeof parseTuneOptions>;
+  try {
+    options = parseTuneOptions(argv);
+  } catch (error) {
+    if (!TuttiError.is(error) || error.code !== 'invalidArgument') throw error;
+    say(error.message);
+    return EXIT_USAGE;
+  }
+  if (options === 'help') return print(TUNE_USAGE);
+  const { tuningOutput } = await import('./tune/output.js');
+  const { terminalStyle } = await import('./topo/terminal.js');
+  try {
+    const context = { env: process.env, style: terminalStyle(process.stdout), note: say };
+    const { lines, isDecided } = await tuningOutput(options, context);
+    const code = await print(lines.map((line) => `${line}\n`).join(''));
+    return code === 0 && !isDecided ? EXIT_FAILURE : code;
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    say(error.message);
+    return EXIT_FAILURE;
+  }
+}
