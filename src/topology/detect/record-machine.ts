@@ -6,16 +6,19 @@
  * holds `tutti-machine.json` with the facts that are no files: those of NVML, of the verbs library, the processor, the
  * interfaces.
  *
- * Left out or replaced, so that it identifies neither owner nor parts: host name and boot id (only NCCL's hash of both
- * stays, which tells hosts apart), addresses of interfaces (by addresses reserved for documentation), identities of
- * network cards, clusters and chassis (by hashes). Files that are not listed here are never read.
+ * Left out or replaced, so that it identifies neither owner nor parts: host name, boot id and NCCL's hash of both (by a
+ * hash that random bytes of the recording go into), addresses of interfaces (by addresses reserved for documentation),
+ * names of devices that somebody chose, identities of network cards, clusters and chassis (by hashes), comments in a
+ * topology file, words in variables that NCCL does not know. Files that are not listed here are never read.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { NetworkInterface } from '../../system/interfaces.js';
+import { cInteger } from '../c-integer.js';
 import type { Environment } from '../settings.js';
 import { DEFAULT_FILE, detectTopology } from './detect.js';
+import { DeviceNames } from './device-names.js';
 import { ibPlugin } from './ib-devices.js';
 import { liveMachine, type Machine } from './machine.js';
 import { MachineFiles } from './machine-files.js';
@@ -40,6 +43,9 @@ const PCI_FILES = [
   'local_cpulist',
 ];
 
+/** Values that tell what a PCI device is that no topology holds: a machine without GPUs lists all it has. */
+const OTHER_PCI_FILES = ['vendor', 'device', 'numa_node'];
+
 /** Links of a PCI device. */
 const PCI_LINKS = ['subsystem', 'physfn'];
 
@@ -54,22 +60,51 @@ const NODE_FILES = ['cpumap', 'cpulist', 'distance'];
 /** Lines of /proc/cpuinfo that say which processor it is; others (a serial number on some boards) are left out. */
 const CPU_LINES = /^(?:vendor_id|cpu family|model|model name|stepping|cpu|CPU implementer|CPU part)\s*:/;
 
+/** Devices that a variable may name. */
+interface PresentDevices {
+  readonly names: DeviceNames;
+  readonly interfaces: readonly string[];
+  readonly infiniband: readonly string[];
+}
+
+/** What stands for the value of a variable: the same to detection; undefined leaves it out. */
+type ValueMask = (text: string, present: PresentDevices) => string | undefined;
+
+const flag: ValueMask = (text) => (text === '' ? undefined : `${cInteger(text)}`);
+
+/** Words that NCCL knows stay; `otherwise` means the same to it as any other. */
+const words =
+  (known: RegExp, otherwise?: string): ValueMask =>
+  (text) =>
+    known.exec(text)?.[0] ?? otherwise;
+
 /** Variables that change what detection finds, apart from names of files. */
-const VARIABLES = [
-  'NCCL_NET',
-  'NCCL_SOCKET_IFNAME',
-  'NCCL_SOCKET_FAMILY',
-  'NCCL_IB_DISABLE',
-  'NCCL_IB_HCA',
-  'NCCL_IB_MERGE_VFS',
-  'NCCL_IB_MERGE_NICS',
-  'NCCL_IB_DEVICE_PCI_ORDER',
-  'NCCL_NET_MERGE_LEVEL',
-  'NCCL_NET_MERGE_POLICY',
-  'NCCL_NET_FORCE_MERGE',
-];
+const VARIABLES: ReadonlyMap<string, ValueMask> = new Map<string, ValueMask>([
+  ['NCCL_NET', words(/^(?:ib|socket|)$/i, 'unknown')],
+  [
+    'NCCL_SOCKET_IFNAME',
+    // NCCL takes a single character for unset.
+    (text, { names, interfaces }) => (text.length > 1 ? names.filter(text, interfaces) : undefined),
+  ],
+  ['NCCL_SOCKET_FAMILY', words(/^AF_INET6?$/)],
+  ['NCCL_IB_DISABLE', flag],
+  ['NCCL_IB_HCA', (text, { names, infiniband }) => names.filter(text, infiniband)],
+  ['NCCL_IB_MERGE_VFS', flag],
+  ['NCCL_IB_MERGE_NICS', flag],
+  ['NCCL_IB_DEVICE_PCI_ORDER', flag],
+  ['NCCL_NET_MERGE_LEVEL', words(/^(?:LOC|PORT|PIX|PXB|P2C|PXN|PHB|SYS)/, 'unknown')],
+  ['NCCL_NET_MERGE_POLICY', words(/^(?:ALL|RAIL)$/i, 'unknown')],
+  [
+    'NCCL_NET_FORCE_MERGE',
+    (text, { names, interfaces, infiniband }) => names.groups(text, [...interfaces, ...infiniband]),
+  ],
+]);
+
+/** Their names, for the documentation. */
+export const RECORDED_VARIABLES: readonly string[] = [...VARIABLES.keys()];
 
 /** Digits of a hash that stand for an identity of as many bits. */
+const HASH_DIGITS = 16;
 const GUID_DIGITS = 16;
 const UUID_DIGITS = 32;
 
@@ -95,32 +130,51 @@ export function recordMachine(
 
 /** The recording as bytes. */
 export function machineRecord(machine: Machine, env: Environment = {}): Uint8Array {
-  const environment = Object.fromEntries(
-    VARIABLES.flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]] as const])),
+  const asked = Object.fromEntries(
+    [...VARIABLES.keys()].flatMap((name) => (env[name] === undefined ? [] : [[name, env[name]] as const])),
   );
   const trace = traceTree(machine.tree);
   const files = new MachineFiles(trace.tree);
   look(files);
-  detectAll({ ...machine, tree: trace.tree, files }, environment);
+  detectAll({ ...machine, tree: trace.tree, files }, asked);
   const mask = maskOf(randomBytes(32));
+  const interfaces = [...new Set(machine.interfaces.map(({ name }) => name))];
+  const infiniband = files.names('/sys/class/infiniband');
+  const names = new DeviceNames(interfaces, infiniband);
   const facts = {
     format: 'tutti machine',
     version: FACTS_VERSION,
-    hostHash: `0x${machine.hostHash.toString(16)}`,
+    hostHash: maskedHash(machine.hostHash, mask),
     cpu: machine.cpu,
-    interfaces: withoutAddresses(machine.interfaces),
-    queuePairs: machine.queuePairs.size === 0 ? undefined : Object.fromEntries(machine.queuePairs),
-    environment,
+    interfaces: withoutIdentity(machine.interfaces, names),
+    queuePairs: machine.queuePairs.size === 0 ? undefined : maskedKeys(machine.queuePairs, names),
+    environment: maskedVariables(asked, { names, interfaces, infiniband }),
     nvml: machine.nvml === undefined ? undefined : maskedNvml(machine.nvml, mask),
+    // Reasons that name a place on this machine stay here.
+    nvmlProblem: /[/\\]/.test(machine.nvmlProblem) ? undefined : machine.nvmlProblem || undefined,
   };
   const topologyFile = machine.files.text(DEFAULT_FILE);
   const entries: ArchiveEntry[] = [
     { kind: 'file', path: FACTS_FILE, bytes: Buffer.from(`${JSON.stringify(facts, undefined, 1)}\n`) },
-    ...[...trace.seen].flatMap(([path, node]) => entryOf(path, node, mask)),
-    ...(topologyFile === undefined ? [] : [fileEntry(DEFAULT_FILE, maskedTopology(topologyFile, mask))]),
+    ...[...trace.seen].flatMap(([path, node]) => entryOf(path, node, names, mask)),
+    ...(topologyFile === undefined
+      ? []
+      : [fileEntry(DEFAULT_FILE, maskedTopology(topologyFile, names, mask))]),
   ];
   return writeArchive(entries.sort((a, b) => (a.path < b.path ? -1 : 1)));
 }
+
+const maskedHash = (hash: bigint, mask: Mask): string => `0x${mask(hash.toString(16), HASH_DIGITS)}`;
+
+function maskedVariables(asked: Environment, present: PresentDevices): Record<string, string> {
+  const masked = Object.entries(asked).map(
+    ([name, text]) => [name, VARIABLES.get(name)!(text!, present)] as const,
+  );
+  return Object.fromEntries(masked.flatMap(([name, text]) => (text === undefined ? [] : [[name, text]])));
+}
+
+const maskedKeys = (values: ReadonlyMap<string, number>, names: DeviceNames): Record<string, number> =>
+  Object.fromEntries([...values].map(([name, value]) => [names.of(name), value]));
 
 /** Looks at everything that any detection on this machine could look at. */
 function look(files: MachineFiles): void {
@@ -129,6 +183,7 @@ function look(files: MachineFiles): void {
   };
   for (const device of files.names('/sys/bus/pci/devices')) {
     const folder = `/sys/bus/pci/devices/${device}`;
+    readAll(folder, OTHER_PCI_FILES);
     if (!PCI_CLASSES.test(files.text(`${folder}/class`) ?? '')) continue;
     readAll(folder, PCI_FILES);
     for (const link of PCI_LINKS) files.linkTarget(`${folder}/${link}`);
@@ -179,15 +234,18 @@ const fileEntry = (path: string, text: string): ArchiveEntry => ({
   bytes: Buffer.from(text, 'latin1'),
 });
 
-function entryOf(path: string, node: TracedNode, mask: Mask): ArchiveEntry[] {
+function entryOf(path: string, node: TracedNode, names: DeviceNames, mask: Mask): ArchiveEntry[] {
   if (path === '/proc/cpuinfo')
     return node.kind === 'file' ? [fileEntry(path, cpuLines(node.text ?? ''))] : [];
   if (!/^\/sys(?:\/|$)/.test(path)) return [];
-  if (node.kind === 'link') return [{ kind: 'link', path: path.slice(1), target: node.target }];
-  if (node.kind === 'directory') return [{ kind: 'directory', path: path.slice(1) }];
+  const place = names.path(path);
+  if (node.kind === 'link') {
+    return [{ kind: 'link', path: place.slice(1), target: names.path(node.target) }];
+  }
+  if (node.kind === 'directory') return [{ kind: 'directory', path: place.slice(1) }];
   const name = path.split('/').at(-1)!;
   const text = node.text ?? '';
-  return [fileEntry(path, name.endsWith('_guid') ? maskedGuid(text, mask) : text)];
+  return [fileEntry(place, name.endsWith('_guid') ? maskedGuid(text, mask) : text)];
 }
 
 /** The first processor's lines. */
@@ -202,18 +260,23 @@ function maskedGuid(text: string, mask: Mask): string {
   return `${mask(text.trim(), GUID_DIGITS).match(/..../g)!.join(':')}\n`;
 }
 
-/** Identities of cards in a user's topology file. */
-function maskedTopology(text: string, mask: Mask): string {
-  return text.replace(/(\bguid=["'])([^"']*)/g, (_, start: string, guid: string) => {
-    return `${start}0x${mask(guid, GUID_DIGITS)}`;
-  });
+/** A user's topology file without comments, identities of cards and hosts, and names that somebody chose. */
+function maskedTopology(text: string, names: DeviceNames, mask: Mask): string {
+  return text
+    .replace(/<!--[\s\S]*?-->/g, '')
+    .replace(/\b(guid|host_hash)=(["'])([^"']*)/g, (_, key: string, quote: string, value: string) => {
+      return `${key}=${quote}0x${mask(value, GUID_DIGITS)}`;
+    })
+    .replace(/(<net\b[^>]*?\bname=["'])([^"']*)/g, (_, start: string, name: string) => start + names.of(name))
+    .replace(/(<system\b[^>]*?\bname=["'])([^"']*)/g, '$1system');
 }
 
 /** Equal addresses stay equal, because only the first interface of an address is used. */
-function withoutAddresses(interfaces: readonly NetworkInterface[]): NetworkInterface[] {
+function withoutIdentity(interfaces: readonly NetworkInterface[], names: DeviceNames): NetworkInterface[] {
   const known = [...new Set(interfaces.map(({ address }) => address))];
   return interfaces.map((one) => ({
     ...one,
+    name: names.of(one.name),
     ...replacementAddress(known.indexOf(one.address), one.family),
     prefixLength: one.prefixLength,
   }));

@@ -36,6 +36,8 @@ const MAX_DEPTH = 2;
 export interface RecordedFacts {
   readonly cpu: CpuFacts | undefined;
   readonly nvml: NvmlFacts | undefined;
+  /** Why there are no facts of NVML; empty where there are some or a recording does not say. */
+  readonly nvmlProblem: string;
   readonly interfaces: readonly NetworkInterface[];
   readonly queuePairs: ReadonlyMap<string, number>;
   readonly hostHash: bigint;
@@ -65,7 +67,8 @@ export function recordedMachine(path: string): Machine {
     tree,
     files,
     ...facts,
-    nvmlProblem: facts.nvml === undefined ? `${basename(path)} holds no facts of NVML` : '',
+    nvmlProblem:
+      facts.nvmlProblem || (facts.nvml === undefined ? `${basename(path)} holds no facts of NVML` : ''),
   };
 }
 
@@ -117,7 +120,7 @@ function factsOf(files: MachineFiles, path: string): RecordedFacts {
   try {
     value = JSON.parse(Buffer.from(text, 'latin1').toString('utf8'));
   } catch (cause) {
-    throw new TuttiError('invalidArgument', `${FACTS_FILE} in ${path} is no JSON text`, { cause });
+    throw new TuttiError('invalidArgument', `${FACTS_FILE} in ${path} is not JSON text`, { cause });
   }
   return checkFacts(value, `${FACTS_FILE} in ${path}`);
 }
@@ -127,6 +130,7 @@ function factsOfTree(files: MachineFiles): RecordedFacts {
   return {
     cpu: readCpuFacts(files),
     nvml: undefined,
+    nvmlProblem: '',
     interfaces: interfacesOf(files),
     queuePairs: new Map(),
     hostHash: hashText(''),
@@ -167,6 +171,8 @@ export function replacementAddress(
 
 type Form = (value: unknown) => boolean;
 const isText: Form = (value) => typeof value === 'string' && value.length <= 253;
+/** A list in a variable may name every device of a machine. */
+const isVariable: Form = (value) => typeof value === 'string' && value.length <= 4096;
 const isNumber: Form = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
 const isAbsentOr =
   (form: Form): Form =>
@@ -213,17 +219,20 @@ function checkFacts(value: unknown, place: string): RecordedFacts {
     }
   };
   if (facts.cpu !== undefined) check('cpu', facts.cpu, CPU_FIELDS);
-  const { interfaces, hostHash, environment = {}, queuePairs = {} } = facts;
+  const { interfaces, hostHash, environment = {}, queuePairs = {}, nvmlProblem = '' } = facts;
   if (!Array.isArray(interfaces) || interfaces.length > MAX_INTERFACES) {
     return refuse('list of interfaces');
   }
   for (const one of interfaces) check('an interface', one, INTERFACE_FIELDS);
   if (typeof hostHash !== 'string' || !/^0x[0-9a-f]{1,16}$/.test(hostHash)) return refuse('hostHash');
-  if (!isObject(environment) || !Object.values(environment as object).every(isText)) refuse('environment');
+  if (!isObject(environment) || !Object.values(environment as object).every(isVariable))
+    refuse('environment');
+  if (!isText(nvmlProblem)) refuse('nvmlProblem');
   if (!isObject(queuePairs) || !Object.values(queuePairs as object).every(isNumber)) refuse('queuePairs');
   return {
     cpu: facts.cpu as CpuFacts | undefined,
     nvml: facts.nvml === undefined ? undefined : checkNvmlFacts(facts.nvml, place),
+    nvmlProblem: nvmlProblem as string,
     interfaces: interfaces as NetworkInterface[],
     queuePairs: new Map(Object.entries(queuePairs as Record<string, number>)),
     hostHash: BigInt(hostHash),

@@ -46,7 +46,7 @@ type Field = keyof typeof FIELDS;
 export function readArchive(data: Uint8Array, file: string): ArchiveEntry[] {
   const bytes = data[0] === 0x1f && data[1] === 0x8b ? decompress(data, file) : data;
   const refuse = (offset: number, why: string): never => {
-    throw new TuttiError('invalidArgument', `${file} is no readable archive: ${why} at byte ${offset}`);
+    throw new TuttiError('invalidArgument', `${file} is not a readable archive: ${why} at byte ${offset}`);
   };
   const entries: ArchiveEntry[] = [];
   const files = new Map<string, Uint8Array>();
@@ -117,7 +117,7 @@ function decompress(data: Uint8Array, file: string): Uint8Array {
       code === 'ERR_BUFFER_TOO_LARGE'
         ? `it has more than ${MAX_ARCHIVE_BYTES} bytes when decompressed`
         : `its compressed data is cut off or damaged (${cause instanceof Error ? cause.message : String(cause)})`;
-    throw new TuttiError('invalidArgument', `${file} is no readable archive: ${why}`, { cause });
+    throw new TuttiError('invalidArgument', `${file} is not a readable archive: ${why}`, { cause });
   }
 }
 

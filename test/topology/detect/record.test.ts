@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
+import type { TuttiError } from '#src/errors/tutti-error.js';
 import { detectTopology } from '#src/topology/detect/detect.js';
 import { directoryTree } from '#src/topology/detect/directory-tree.js';
 import { liveMachine, type Machine } from '#src/topology/detect/machine.js';
@@ -52,8 +53,8 @@ const fabric = { state: 3, status: 0, clusterUuid: '5ec2e7'.padEnd(32, '1'), cli
 const NVML = gpuFacts(['0000:19:00.0', '0000:88:00.0'], { fabric, chassisSerial: 'CHASSIS42' });
 const serverMachine = () => server().machine({ nvml: NVML, hostHash: 0x1234n });
 
-/** Identities of cards are replaced, and nothing else. */
-const withoutGuids = (xml: string) => xml.replace(/guid="[^"]*"/g, 'guid=""');
+/** Identities of cards and hosts are replaced, and nothing else. */
+const withoutGuids = (xml: string) => xml.replace(/(guid|host_hash)="[^"]*"/g, '$1=""');
 
 function recorded(machine: Machine, env: Environment = {}): Machine {
   const path = join(folder, 'machine.tgz');
@@ -94,7 +95,6 @@ describe('a recording', () => {
     }
     expect(xmlOf(copy)).toContain('<pcilink target="0000:88:00.0"/>');
     expect(copy.files.text('/proc/cpuinfo')).toBe(SKYLAKE.replace(/^processor.*\n/, ''));
-    expect(copy.hostHash).toBe(0x1234n);
   });
 
   test('contains no serial numbers, addresses and identities, of whatever part', () => {
@@ -127,13 +127,14 @@ describe('a recording', () => {
   test('keeps the topology file of a virtual machine, with the identities of cards replaced', () => {
     const path = '/var/run/nvidia-topologyd/virtualTopology.xml';
     const file =
-      '<system version="1"><cpu numaid="0"><nic><net name="eth0" guid="0xabcdef12"/></nic></cpu></system>';
+      '<!-- of acme --><system version="1" name="acme"><cpu numaid="0"><nic><net name="eth0" guid="0xabcdef12"/></nic></cpu></system>';
     // As on most systems, the folder is a link out of /var.
     const machine = server().link('/var/run', '/run').raw(path.replace('/var/run', '/run'), file).machine();
     const env = { NCCL_NET: 'Socket' };
     const xml = xmlOf(recorded(machine), env);
-    expect(withoutGuids(xml)).toBe(withoutGuids(xmlOf(machine, env)));
+    expect(withoutGuids(xml)).toBe(withoutGuids(xmlOf(machine, env)).replace('name="acme"', 'name="system"'));
     expect(xml).not.toContain('abcdef12');
+    expect(gunzipSync(machineRecord(machine, env)).toString('latin1')).not.toMatch(/acme|abcdef12/);
   });
 
   test('keeps the settings that change what is found, and detection uses them', () => {
@@ -141,7 +142,108 @@ describe('a recording', () => {
     const env = { NCCL_NET: 'Socket', PATH: '/bin' };
     const copy = recorded(machine, env);
     expect(copy.environment).toEqual({ NCCL_NET: 'Socket' });
-    expect(xmlOf(copy)).toBe(xmlOf(machine, env));
+    expect(withoutGuids(xmlOf(copy))).toBe(withoutGuids(xmlOf(machine, env)));
+  });
+
+  test('has another hash of the host each time, the same all through one recording', () => {
+    const path = '/var/run/nvidia-topologyd/virtualTopology.xml';
+    const file = '<system version="1"><cpu numaid="0" host_hash="0x1234"/></system>';
+    const machine = server().raw(path, file).machine({ nvml: NVML, hostHash: 0x1234n });
+    const copies = [recorded(machine), recorded(machine)];
+    const hashes = copies.map((copy) =>
+      [...xmlOf(copy).matchAll(/host_hash="([^"]*)"/g)].map(([, hash]) => hash),
+    );
+    for (const own of hashes) {
+      expect(own.length).toBeGreaterThan(1);
+      expect(new Set(own).size).toBe(1);
+    }
+    expect(new Set([...hashes.flat(), '0x1234']).size).toBe(3);
+    expect(gunzipSync(machineRecord(machine)).toString('latin1')).not.toContain('0x1234');
+  });
+
+  test('has numbers for names of devices that somebody chose, and filters that let the same devices through', () => {
+    const named = new SyntheticMachine().node(0, 'ff').raw('/proc/cpuinfo', SKYLAKE);
+    const place = (at: number) => `/sys/devices/pci0000:16/0000:16:0${at}.0`;
+    const names = ['acme0', 'acme1', 'eth0', 'enx0c42a1519378', 'ibacme'];
+    for (const [at, name] of names.entries()) {
+      named.pci([`0000:16:0${at}.0`], { class: '0x020000' }).interface(name, place(at), `${at + 1}0000`);
+      named.infiniband(`${name}_rdma`, place(at), [{}, {}], `0c42:a103:0051:937${at}`);
+    }
+    const interfaces = names.map((name, at) => ({
+      name,
+      address: `10.0.0.${at}`,
+      family: 'IPv4' as const,
+      prefixLength: 24,
+      internal: false,
+    }));
+    const queuePairs = new Map([['acme0_rdma', 77]]);
+    const machine = named.machine({ nvml: gpuFacts(['0000:16:00.0']), interfaces, queuePairs });
+    /** What detection says, a refusal too, without names. */
+    const outcome = (one: Machine, env: Environment) => {
+      try {
+        return withoutGuids(xmlOf(one, env)).replace(/ name="[^"]*"/g, '');
+      } catch (error) {
+        return (error as TuttiError).code;
+      }
+    };
+    const filters = [
+      '',
+      'acme',
+      '^acme',
+      '=acme0',
+      '^=acme0',
+      'acme1,eth',
+      'absent',
+      '^',
+      'x',
+      'e',
+      'ib',
+      'acme0,acme',
+    ];
+    for (const env of [
+      ...filters.map((filter) => ({ NCCL_NET: 'Socket', NCCL_SOCKET_IFNAME: filter })),
+      ...filters.map((filter) => ({ NCCL_IB_HCA: filter, NCCL_NET_MERGE_LEVEL: 'LOC' })),
+      { NCCL_IB_HCA: 'acme:2:5:6' },
+      { NCCL_NET_FORCE_MERGE: 'acme0_rdma:1,acme1_rdma:3' },
+      { NCCL_NET_FORCE_MERGE: 'acme0_rdma,absent' },
+    ]) {
+      const bytes = machineRecord(machine, env);
+      expect(gunzipSync(bytes).toString('latin1')).not.toMatch(/acme|519378/);
+      const path = join(folder, 'named.tgz');
+      writeFileSync(path, bytes);
+      const copy = recordedMachine(path);
+      expect(outcome(copy, copy.environment), JSON.stringify(env)).toBe(outcome(machine, env));
+    }
+  });
+
+  test('has of other variables what NCCL makes of them', () => {
+    const env = {
+      NCCL_NET: 'Acme',
+      NCCL_SOCKET_FAMILY: 'acme',
+      NCCL_IB_DISABLE: '0acme',
+      NCCL_IB_MERGE_VFS: '',
+      NCCL_NET_MERGE_LEVEL: 'PIXacme',
+      NCCL_NET_MERGE_POLICY: 'acme',
+      NCCL_HOSTID: 'acme',
+    };
+    expect(recorded(serverMachine(), env).environment).toEqual({
+      NCCL_NET: 'unknown',
+      NCCL_IB_DISABLE: '0',
+      NCCL_NET_MERGE_LEVEL: 'PIX',
+      NCCL_NET_MERGE_POLICY: 'unknown',
+    });
+  });
+
+  test('tells why NVML has no facts, unless the reason names a place', () => {
+    const without = (nvmlProblem: string) => recorded(server().machine({ nvmlProblem })).nvmlProblem;
+    expect(without('there is no driver')).toBe('there is no driver');
+    expect(without('cannot load /home/acme/x.so')).toBe('machine.tgz holds no facts of NVML');
+  });
+
+  test('tells what the PCI devices are that no topology holds', () => {
+    const disk = recorded(serverMachine()).files;
+    expect(disk.text('/sys/bus/pci/devices/0000:89:00.0/vendor')).toBe('0x10b5\n');
+    expect(disk.text('/sys/bus/pci/devices/0000:89:00.0/max_link_width')).toBeUndefined();
   });
 
   test('can be made of a machine that detection refuses', () => {
@@ -201,7 +303,7 @@ describe('what is no recording', () => {
 
   test('is refused with the reason: absent, empty, text, another archive', () => {
     expect(() => recordedMachine(join(folder, 'absent.tgz'))).toThrow(refusal(/absent\.tgz.*no such file/));
-    expect(() => open(new Uint8Array())).toThrow(refusal(/no readable archive/));
+    expect(() => open(new Uint8Array())).toThrow(refusal(/is not a readable archive/));
     expect(() => open(Buffer.alloc(2048, 'text'))).toThrow(refusal(/no tar header at byte 0/));
     expect(() => open(writeArchive([{ kind: 'directory', path: 'etc' }]))).toThrow(
       refusal(/neither sys\/class nor sys\/devices.*--record/),
@@ -220,7 +322,7 @@ describe('what is no recording', () => {
 
   test('is refused when its facts are wrong, and the message names the fact', () => {
     const cases: readonly [(facts: Record<string, unknown>) => unknown, RegExp][] = [
-      [() => undefined, /no JSON text/],
+      [() => undefined, /is not JSON text/],
       [() => 5, /form/],
       [(facts) => ({ ...facts, format: 'x' }), /format/],
       [(facts) => ({ ...facts, version: 2 }), /version: it is 2, this version of tutti reads 1/],
