@@ -6,7 +6,7 @@
  */
 import type { Cluster, Domain } from '../cluster.js';
 import { countExplanations } from './explain/counts.js';
-import { type Explanation, TOPIC_TITLES, type Topic } from './explain/explanation.js';
+import { because, type Explanation, TOPIC_TITLES, type Topic } from './explain/explanation.js';
 import { gpusText } from './explain/gpu-groups.js';
 import { graphExplanations } from './explain/graphs.js';
 import { gdrExplanations, pxnExplanations } from './explain/nics.js';
@@ -16,6 +16,7 @@ import { variableExplanations } from './explain/variables.js';
 import { GRAPH_NAMES_IN_SEARCH_ORDER } from './graph-order.js';
 import { distinctDomains } from './graph-summary.js';
 import { listText } from './quantities.js';
+import { railChanges, railsText } from './rails.js';
 import { type Style, wrap } from './style.js';
 
 /** All explanations of a cluster, by topic. */
@@ -31,6 +32,7 @@ export function explanations(cluster: Cluster): Explanation[] {
       ...GRAPH_NAMES_IN_SEARCH_ORDER.flatMap((name) => graphExplanations(domain, name, settings)),
       ...nvlsAbsence(domain),
     ]),
+    ...rails(cluster),
     ...nvlsNotShared(cluster),
     ...collnetAbsence(cluster),
     ...perKind(kinds, (domain) => gdrExplanations(domain, settings)),
@@ -43,6 +45,14 @@ export function explanations(cluster: Cluster): Explanation[] {
     .map((one, at) => ({ one, at }))
     .sort((a, b) => order.indexOf(a.one.topic) - order.indexOf(b.one.topic) || a.at - b.at)
     .map(({ one }) => one);
+}
+
+/** Which NICs the hops of rings join. */
+function rails(cluster: Cluster): Explanation[] {
+  const text = railsText(cluster);
+  if (text === '') return [];
+  const { hops, changes } = railChanges(cluster);
+  return [because('ring', text, { fact: 'rails', hops, changes })];
 }
 
 /** Each different machine with its domains. */

@@ -11,7 +11,8 @@ import { Labels } from './labels.js';
 import { equallyFull, linkLoads } from './limits.js';
 import { linkNames, loadText } from './link-names.js';
 import { ringOrders, ringText, treeOrders, treeText } from './orders.js';
-import { bandwidthText, countText, rangesText } from './quantities.js';
+import { bandwidthText, countText, listText, rangesText } from './quantities.js';
+import { hopNames, RailView, railsText } from './rails.js';
 import { padEnd, type Style, visibleLength, wrap } from './style.js';
 import { pathTypeName } from './type-legend.js';
 
@@ -46,8 +47,69 @@ export function graphSummary(cluster: Cluster, style: Style): string[] {
     }
     lines.push(...table);
   }
+  for (const text of [...alignedTexts(cluster), ...unusedNics(cluster)])
+    lines.push(...wrap(text, style.width));
+  if (kinds.some(({ graphs }) => graphs.tree.nChannels > 0 || graphs.nvls.nChannels > 0)) {
+    lines.push(...wrap(NO_SPEEDS, style.width).map(style.dim));
+  }
   return lines;
 }
+
+/** What the numbers of the table are not. */
+const NO_SPEEDS =
+  'GB/s count what a search asks of the links; the speed of collectives is another, which tutti tune predicts.';
+
+/** Nodes that found different channels all use what the poorest found. */
+function alignedTexts({ domains, comm }: Cluster): string[] {
+  if (distinctDomains(domains).length < 2) return [];
+  const titles = GRAPH_TITLES.filter(([name]) => {
+    const { nChannels, bwIntra } = comm.aligned[name];
+    return (
+      nChannels > 0 &&
+      domains.some(({ graphs }) => graphs[name].nChannels * graphs[name].bwIntra !== nChannels * bwIntra)
+    );
+  });
+  if (titles.length === 0) return [];
+  const said = titles.map(([name, title]) => {
+    const { nChannels, bwIntra, bwInter } = comm.aligned[name];
+    const inter = bwIntra === bwInter || comm.nNodes === 1 ? '' : ` (${bandwidthText(bwInter)} to NICs)`;
+    return `${title} ${nChannels} x ${bandwidthText(bwIntra)}${inter}`;
+  });
+  return [`All nodes run with the least that one of them found: ${said.join(', ')}.`];
+}
+
+/** NICs of a node that no ring and no tree uses. */
+function unusedNics({ domains, comm }: Cluster): string[] {
+  if (comm.nNodes === 1) return [];
+  const said = distinctDomains(domains).flatMap(({ system, rankOffset, ranks, node }) => {
+    const labels = new Labels(system, rankOffset);
+    // Those of the other parts of a machine that was split count too.
+    const graphs = domains
+      .filter((one) => one.node === node)
+      .flatMap((one) => [one.graphs.ring, one.graphs.tree]);
+    const used = new Set(
+      graphs.flatMap(({ channels, nChannels }) =>
+        channels.slice(0, nChannels).flatMap(({ inter }) => inter ?? []),
+      ),
+    );
+    const names = [
+      ...new Set(system.nodes.NET.filter(({ id }) => !used.has(id)).map((net) => labels.of(net))),
+    ];
+    if (names.length === 0) return [];
+    const all = new Set(system.nodes.NET.map(({ id }) => id)).size;
+    const few = names.length <= MOST_UNUSED ? `: ${listText(names)}` : '';
+    return [{ text: `${names.length} of ${countText(all, 'NIC')}${few}`, ranks }];
+  });
+  const texts = [...new Set(said.map(({ text }) => text))];
+  const everywhere = said.length === distinctDomains(domains).length;
+  if (everywhere && texts.length === 1) return [`In each node, no ring and no tree uses ${texts[0]}.`];
+  return said.map(
+    ({ text, ranks }) => `Node with GPU ${rangesText(ranks)}: no ring and no tree uses ${text}.`,
+  );
+}
+
+/** Unused NICs that are named. */
+const MOST_UNUSED = 4;
 
 const sameText = (a: readonly string[], b: readonly string[]): boolean => a.join('\n') === b.join('\n');
 
@@ -103,7 +165,8 @@ function columns(rows: readonly (readonly string[])[], style: Style): string[] {
 }
 
 /** Rings and trees over all ranks. */
-export function orderSummary({ comm, domains }: Cluster, style: Style): string[] {
+export function orderSummary(cluster: Cluster, style: Style): string[] {
+  const { comm } = cluster;
   const { rankToNode, nRanks, nNodes } = comm;
   if (nRanks === 1) return [];
   const most = nRanks <= FEW_RANKS ? MOST_ORDERS : nRanks <= SOME_RANKS ? MOST_ORDERS / 2 : MOST_ORDERS / 4;
@@ -111,21 +174,24 @@ export function orderSummary({ comm, domains }: Cluster, style: Style): string[]
     words: nRanks <= SOME_RANKS ? MOST_WORDS : MOST_WORDS / 2,
     joins: nRanks > FEW_RANKS,
   };
-  const rings = ringOrders(comm);
+  const view = new RailView(cluster);
+  const rings = ringOrders(comm, (channel, order) => hopNames(view.hopsOf(channel, order)));
   const trees = treeOrders(comm);
+  const rails = nNodes > 1 ? railsText(cluster) : '';
   return [
     style.heading('Rings'),
     ...list(
       rings,
-      ({ channels }) => nicNames(domains[0]!, channels[0]!),
+      (ring) => ring.mark,
       (ring) => ringText(ring, rankToNode, limits),
     ),
+    ...(rails === '' ? [] : wrap(rails, style.width).map(style.dim)),
     '',
     style.heading('Trees'),
     ...list(
       trees,
       () => '',
-      (tree) => treeText(tree, limits),
+      (tree) => treeText(tree, rankToNode, limits),
     ),
     ...wrap(nNodes > 1 ? SEVERAL_NODES : ONE_NODE, style.width).map(style.dim),
   ];
@@ -156,21 +222,10 @@ export function orderSummary({ comm, domains }: Cluster, style: Style): string[]
 }
 
 /** How to read the orders. */
-const SEVERAL_NODES = '| goes to another node; (..) (..) are branches; NICs are those of node 0, in and out';
+const SEVERAL_NODES =
+  '| goes to another node; (..) (..) are branches; NICs are those that a ring goes through';
 const ONE_NODE =
   'each rank sends to the next one, the last one of a ring to the first; a tree starts at its root';
-
-/** `mlx5_0 mlx5_1`: NICs by which a ring enters and leaves a node; one if they are the same, '' if it needs none. */
-function nicNames({ graphs: { ring }, system, rankOffset }: Domain, channel: number): string {
-  const ends = ring.channels[channel % Math.max(1, ring.nChannels)]?.inter;
-  if (ends === undefined || ends === null) return '';
-  const labels = new Labels(system, rankOffset);
-  const names = ends.map((id) => {
-    const nic = system.nodes.NET.find((net) => net.id === id);
-    return nic === undefined ? 'no NIC' : labels.of(nic);
-  });
-  return [...new Set(names)].join(' ');
-}
 
 /** How many channels each kind of operation gets. */
 export function channelCounts({ comm, nRanks }: Cluster): string {

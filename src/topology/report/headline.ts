@@ -16,8 +16,9 @@ export function headline(cluster: Cluster): string {
   const firsts = domains.filter(({ node }, at) => domains.findIndex((other) => other.node === node) === at);
   const machines = [...new Set(firsts.map(({ whole }) => whole))];
   const hosts = firsts.reduce((sum, { whole }) => sum + whole.hosts.length, 0);
-  const first = machines.length > 1 ? `${machines.length} kinds of machine: ` : '';
-  const said = machines.map(machineText);
+  const said = [...new Set(machines.map(machineText))];
+  const kinds = machines.length > 1 ? `${machines.length} kinds of machine` : '';
+  const first = kinds === '' ? '' : said.length === 1 ? `${kinds}, each ` : `${kinds}: `;
   const parts = [
     ...(hosts > 1 && systems[0]!.hosts.length > 1 ? [countText(hosts, 'host')] : []),
     countText(comm.nNodes, 'node'),
@@ -46,7 +47,8 @@ function splitText({ domains, settings }: Cluster): string {
   return `. NCCL treats ${what} as ${kinds.size === 1 ? parts : 'several'} nodes (${why})`;
 }
 
-function machineText(system: TopoSystem): string {
+/** What a machine has, without what makes it different from one of the same make. */
+export function machineText(system: TopoSystem): string {
   const { DEV, CPU, NVS } = system.nodes;
   const used = DEV.filter((device) => device.gpuCount > 0);
   const hosts = system.hosts.length;

@@ -53,8 +53,9 @@ export class Labels {
       case 'PCI':
         return `PCIe switch ${shortBusId(node.busId)}${this.#host(node)}`;
       case 'NIC': {
-        const ports = node.links.flatMap(({ to }) => (to.type === 'NET' ? [this.of(to)] : []));
-        return ports.length > 0 ? `NIC ${ports.join('+')}` : `NIC at ${shortBusId(node.busId)}`;
+        // A port that stands under several CPUs has several nodes with one name.
+        const ports = new Set(node.links.flatMap(({ to }) => (to.type === 'NET' ? [this.of(to)] : [])));
+        return ports.size > 0 ? `NIC ${[...ports].join('+')}` : `NIC at ${shortBusId(node.busId)}`;
       }
       case 'NET':
       case 'GIN':

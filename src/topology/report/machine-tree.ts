@@ -6,14 +6,14 @@
  */
 import type { CpuNode, PortNode, TopoSystem } from '../system/node.js';
 import { Labels, shortBusId } from './labels.js';
-import type {
-  CpuFacts,
-  DeviceFacts,
-  GpuFacts,
-  HostFacts,
-  MachineFacts,
-  NicFacts,
-  PciFacts,
+import {
+  type CpuFacts,
+  type DeviceFacts,
+  type GpuFacts,
+  type HostFacts,
+  type MachineFacts,
+  type NicFacts,
+  pcieText,
 } from './machine.js';
 import { bandwidthText, countText, listText, netSpeedText, rangesText } from './quantities.js';
 import { padEnd, type Style, visibleLength, wrap } from './style.js';
@@ -219,13 +219,6 @@ const netPorts = ({ ports }: NicFacts): PortNode[] =>
   ports.filter(
     ({ type, id }, at) => type === 'NET' && ports.findIndex((p) => p.type === 'NET' && p.id === id) === at,
   );
-
-/** `Gen5 x16 48 GB/s` */
-function pcieText({ bandwidth, generation, lanes }: PciFacts): string {
-  const gen = generation === undefined ? '' : `Gen${generation} `;
-  const width = lanes === undefined ? '' : `x${lanes} `;
-  return `${gen}${width}${bandwidthText(bandwidth)} GB/s`;
-}
 
 const c2cText = ({ c2c }: GpuFacts): string[] => (c2c > 0 ? [`C2C to its CPU (${bandwidthText(c2c)})`] : []);
 

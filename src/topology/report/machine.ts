@@ -22,7 +22,7 @@ import {
 import { LinkType } from '../system/path-type.js';
 import type { XmlElement } from '../xml/element.js';
 import { cpuName, gpuName } from './product-names.js';
-import { affinityText } from './quantities.js';
+import { affinityText, bandwidthText } from './quantities.js';
 
 /** A PCI Express link, upwards from a device. */
 export interface PciFacts {
@@ -32,6 +32,13 @@ export interface PciFacts {
   readonly generation: number | undefined;
   /** Lanes; undefined if the document does not tell. */
   readonly lanes: number | undefined;
+}
+
+/** `Gen5 x16 48 GB/s` */
+export function pcieText({ bandwidth, generation, lanes }: PciFacts): string {
+  const gen = generation === undefined ? '' : `Gen${generation} `;
+  const width = lanes === undefined ? '' : `x${lanes} `;
+  return `${gen}${width}${bandwidthText(bandwidth)} GB/s`;
 }
 
 /** NVLinks from one GPU to one other end. */

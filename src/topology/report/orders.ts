@@ -22,13 +22,21 @@ export interface TreeOrder {
   below(rank: number): readonly number[];
 }
 
-/** The different rings, by first channel. */
-export function ringOrders(comm: ConnectedCommunicator): RingOrder[] {
-  const rings: { channels: number[]; order: Int32Array }[] = [];
+/**
+ * The different rings, by first channel.
+ *
+ * @param mark tells apart rings that have the same order but differ in something else, such as their NICs
+ */
+export function ringOrders(
+  comm: ConnectedCommunicator,
+  mark: (channel: number, order: Int32Array) => string = () => '',
+): (RingOrder & { readonly mark: string })[] {
+  const rings: { channels: number[]; order: Int32Array; mark: string }[] = [];
   for (let channel = 0; channel < comm.nChannels; channel++) {
     const order = comm.ringOf(channel);
-    const same = rings.find((ring) => isEqual(ring.order, order));
-    if (same === undefined) rings.push({ channels: [channel], order });
+    const own = mark(channel, order);
+    const same = rings.find((ring) => ring.mark === own && isEqual(ring.order, order));
+    if (same === undefined) rings.push({ channels: [channel], order, mark: own });
     else same.channels.push(channel);
   }
   return rings;
@@ -96,32 +104,44 @@ export function ringText({ order }: RingOrder, rankToNode: Int32Array, limits: O
   return words.join(' ') + (hidden > 0 ? ` ... ${hidden} more` : '');
 }
 
-/** A tree as chains; a rank with several below it opens a bracket for each: `0 (1 2 3) (4 5 6 7)`. */
-export function treeText(tree: TreeOrder, limits: OrderLimits): string {
+/**
+ * A tree as chains; a rank with several below it opens a bracket for each, bars stand where it goes to another node:
+ * `0 (1 2 3) (| 4 5 6 7)`.
+ */
+export function treeText(tree: TreeOrder, rankToNode: Int32Array, limits: OrderLimits): string {
   let room = limits.words;
   let hidden = 0;
-  const write = (start: number): string => {
-    const chain: number[] = [start];
-    let below = tree.below(start);
-    for (; below.length === 1 && chain.length <= tree.up.length; below = tree.below(below[0]!)) {
-      chain.push(below[0]!);
+  const write = (start: number, above: number): string => {
+    const parts: number[][] = [[]];
+    let before = above;
+    let length = 0;
+    let below: readonly number[] = [start];
+    for (; below.length === 1 && length <= tree.up.length; length++) {
+      const rank = below[0]!;
+      if (before !== -1 && rankToNode[before] !== rankToNode[rank]) parts.push([]);
+      parts.at(-1)!.push(rank);
+      before = rank;
+      below = tree.below(rank);
     }
     const words: string[] = [];
     let shown = 0;
-    for (const { text, ranks } of runsOf(chain, limits.joins)) {
-      if (room <= 0) break;
-      words.push(text);
-      shown += ranks;
-      room -= 1;
+    for (const [at, part] of parts.entries()) {
+      if (at > 0 && room > 0) words.push('|');
+      for (const { text, ranks } of runsOf(part, limits.joins)) {
+        if (room <= 0) break;
+        words.push(text);
+        shown += ranks;
+        room -= 1;
+      }
     }
-    hidden += chain.length - shown;
+    hidden += length - shown;
     for (const child of below) {
       if (room <= 0) hidden += countBelow(tree, child);
-      else words.push(`(${write(child)})`);
+      else words.push(`(${write(child, before)})`);
     }
     return words.join(' ');
   };
-  const text = write(tree.root);
+  const text = write(tree.root, -1);
   return hidden > 0 ? `${text} ... ${hidden} more` : text;
 }
 

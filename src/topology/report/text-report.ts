@@ -4,9 +4,10 @@
 import type { Cluster, Domain } from '../cluster.js';
 import type { XmlElement } from '../xml/element.js';
 import { channelCounts, graphSummary, orderSummary } from './graph-summary.js';
-import { headline } from './headline.js';
+import { headline, machineText } from './headline.js';
 import { machineFacts } from './machine.js';
 import { machineTree } from './machine-tree.js';
+import { machineDifferences, oddDevices } from './odd-devices.js';
 import { pathMatrix } from './path-matrix.js';
 import { pathTable } from './path-table.js';
 import { rangesText } from './quantities.js';
@@ -48,11 +49,13 @@ export function textReport(input: ReportInput, style: Style): string[] {
   const { cluster } = input;
   const groups = machineGroups(input);
   const lines = wrap(headline(cluster), style.width, '  ').map(style.strong);
+  for (const text of differences(groups)) lines.push(...wrap(text, style.width, '  '));
   for (const group of groups) {
     const { system, machineTitle, pathsTitle } = described(group, groups.length);
     const { rankOffset } = group.domains[0]!;
     const facts = machineFacts(system, group.document);
     lines.push('', style.heading(machineTitle), ...machineTree(facts, system, style, rankOffset));
+    for (const text of oddDevices(system, facts, rankOffset)) lines.push(...wrap(text, style.width, '  '));
     const paths = pathMatrix(pathTable(group.domains), system, style);
     if (paths.length > 0) lines.push('', style.heading(pathsTitle), ...paths);
   }
@@ -61,6 +64,20 @@ export function textReport(input: ReportInput, style: Style): string[] {
   const orders = orderSummary(cluster, style);
   if (orders.length > 0) lines.push('', ...orders);
   return lines;
+}
+
+/** In what machines of one make differ, each compared with the first; the first line tells makes apart. */
+function differences(groups: readonly MachineGroup[]): string[] {
+  const [first, ...others] = groups.map(({ document, nodes, domains }) => {
+    const system = domains[0]!.whole;
+    return { number: nodes[0]!, name: `machine ${nodes[0]}`, system, facts: machineFacts(system, document) };
+  });
+  return others.flatMap((other) => {
+    if (machineText(other.system) !== machineText(first!.system)) return [];
+    const found = machineDifferences(first!, other);
+    const what = found.length === 0 ? 'in details that their trees show' : found.join('; ');
+    return [`Machine ${first!.number} and ${other.name} differ: ${what}.`];
+  });
 }
 
 /** The system that a machine's devices are shown from, and headings: `Machines 1-2 (2 alike)`, `Paths of ...`. */

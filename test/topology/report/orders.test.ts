@@ -63,7 +63,7 @@ function check(comm: ConnectedCommunicator, what: string): void {
       expect(tree.up, what).toEqual(up);
     }
     for (const limits of [ALL, JOINED]) {
-      expect(readTree(treeText(tree, limits), comm.nRanks), what).toEqual([...tree.up]);
+      expect(readTree(treeText(tree, comm.rankToNode, limits), comm.nRanks), what).toEqual([...tree.up]);
     }
   }
 }
@@ -115,8 +115,9 @@ describe('texts of rings and trees', () => {
       up: Int32Array.of(2, 0, -1, 2, 3),
       below: (rank) => ({ 2: [0, 3], 0: [1], 3: [4] })[rank] ?? [],
     };
-    expect(treeText(chain, ALL)).toBe('2 (0 1) (3 4)');
-    expect(treeText(chain, { words: 2, joins: false })).toBe('2 (0) ... 3 more');
-    expect(treeText(chain, { words: 1, joins: false })).toBe('2 ... 4 more');
+    expect(treeText(chain, nodeOf(5, 5), ALL)).toBe('2 (0 1) (3 4)');
+    expect(treeText(chain, nodeOf(2, 5), ALL)).toBe('2 (| 0 1) (3 | 4)');
+    expect(treeText(chain, nodeOf(5, 5), { words: 2, joins: false })).toBe('2 (0) ... 3 more');
+    expect(treeText(chain, nodeOf(5, 5), { words: 1, joins: false })).toBe('2 ... 4 more');
   });
 });

@@ -10,7 +10,7 @@ import { LinkType } from '../../system/path-type.js';
 import { GRAPH_TITLES } from '../graph-order.js';
 import { type Bundle, foundBundle, lowestSm, type NextStep, nextSteps, searchEnd } from '../headroom.js';
 import { Labels } from '../labels.js';
-import { equallyFull, linkLoads } from '../limits.js';
+import { equallyFull, type LinkLoad, linkLoads } from '../limits.js';
 import { linkName, loadText } from '../link-names.js';
 import { bandwidthText, countText } from '../quantities.js';
 import { meaningOf, pathTypeName } from '../type-legend.js';
@@ -71,11 +71,11 @@ class GraphStory {
     if (result.fallback) return [this.#simpleOrder()];
     return [
       this.#whatIsThere(),
+      ...this.#raised(),
       ...this.#doubling(),
       ...this.#fullest(),
       ...nextSteps(this.#domain.system, this.#graph, result).map((step) => this.#next(step)),
       ...this.#ending(),
-      ...this.#raised(),
       ...this.#types(),
       ...this.#crossNic(),
     ];
@@ -152,7 +152,7 @@ class GraphStory {
     return [
       this.#because(
         `The fullest is the ${linkName(fullest, this.#labels)} with ${loadText(fullest)}, ` +
-          `${bandwidthText(left)} left${others}.${surcharge}`,
+          `${bandwidthText(left)} left${others}.${surcharge}${this.#shares()}`,
         {
           fact: 'fullest',
           link: linkName(fullest, this.#labels),
@@ -164,20 +164,38 @@ class GraphStory {
     ];
   }
 
+  /** How channels of this pattern load links, where that is more than one share each. */
+  #shares(): string {
+    const { system } = this.#domain;
+    switch (this.#graph.pattern) {
+      case Pattern.NVLS:
+        return " The links of a channel's head carry two shares: what it reduces, and what it sends.";
+      case Pattern.BALANCED_TREE:
+        return system.inter && system.nodes.GPU.length > 1
+          ? ' To the NIC, half of a channel goes from each of two GPUs, and all of it from the NIC to the first.'
+          : '';
+      default:
+        return '';
+    }
+  }
+
   #next({ what, bundle, obstacle }: NextStep): Explanation {
     const speed = bandwidthText(bundle.bwIntra);
+    // Before one of the two speeds was raised alone.
+    const both = this.#raised().length > 0 ? ' for both' : '';
     const subject =
       what === 'channel'
         ? `One more channel of ${speed} GB/s (${bundle.channels} in all)`
-        : `The next higher speed, ${bundleText(bundle)},`;
+        : `The next higher speed${both}, ${bundleText(bundle)},`;
     const evidence: Evidence = { fact: `next ${what}`, channels: bundle.channels, bwIntra: bundle.bwIntra };
     switch (obstacle.kind) {
       case 'link': {
         const { load } = obstacle;
         const factor = load.intelSurcharge > 0 ? ' (with the factor 6/5 of ways through an Intel CPU)' : '';
         return this.#because(
-          `${subject} does not fit: on the ${linkName(load, this.#labels)} it would take ` +
-            `${bandwidthText(load.load)} GB/s${factor}, more than its ${bandwidthText(load.capacity)}.`,
+          `${subject} does not fit in these orders: on the ${linkName(load, this.#labels)} it would take ` +
+            `${bandwidthText(load.load)} GB/s${factor}, more than its ${bandwidthText(load.capacity)}.` +
+            this.#otherNics(what, load, bundle),
           {
             ...evidence,
             obstacle: 'link',
@@ -200,14 +218,14 @@ class GraphStory {
         );
       case 'path':
         return this.#because(
-          `The next higher speed, ${speed} GB/s, is more than the fastest path ` +
+          `The next higher speed${both}, ${speed} GB/s, is more than the fastest path ` +
             `${this.#domain.system.inter ? 'from a GPU to a NIC' : 'between two GPUs'} carries, ` +
             `${bandwidthText(obstacle.ceiling)} GB/s.`,
           { ...evidence, obstacle: 'path', capacity: obstacle.ceiling },
         );
       case 'GPU':
         return this.#because(
-          `The next higher speed, ${speed} GB/s, is not tried: ${countText(obstacle.channels, 'channel')} of it would ` +
+          `The next higher speed${both}, ${speed} GB/s, is not tried: ${countText(obstacle.channels, 'channel')} of it would ` +
             `need ${bandwidthText(obstacle.channels * bundle.bwIntra)} GB/s, more than the ` +
             `${bandwidthText(obstacle.ceiling)} GB/s that NCCL expects of one GPU.`,
           {
@@ -223,6 +241,20 @@ class GraphStory {
           obstacle: 'search',
         });
     }
+  }
+
+  /** Why a channel did not go by NICs that have room, where a NIC is what runs out. */
+  #otherNics(what: NextStep['what'], { from, to, link }: LinkLoad, bundle: Bundle): string {
+    const { NET } = this.#domain.system.nodes;
+    const isNic = link === undefined || [from, to].some(({ type }) => type === 'NIC' || type === 'NET');
+    if (what !== 'channel' || !isNic) return '';
+    const { channels, nChannels } = this.#graph;
+    const used = new Set(channels.slice(0, nChannels).flatMap(({ inter }) => inter ?? []));
+    const all = new Set(NET.map(({ id }) => id));
+    const idle = [...all].filter((id) => !used.has(id)).length;
+    const end = searchEnd(this.#domain.system, this.#result)?.kind;
+    if (idle === 0 || end === 'enough' || end === 'most channels') return '';
+    return ` ${idle} of the ${all.size} NICs ${idle === 1 ? 'has' : 'have'} no channel. ${this.#gaveUp(bundle)}`;
   }
 
   #mostReason(most: number): string {
@@ -292,12 +324,14 @@ class GraphStory {
   /** Speeds that differ inside and outside: raised alone in the second pass. */
   #raised(): Explanation[] {
     const { bwIntra, bwInter } = this.#graph;
-    if (bwIntra === bwInter) return [];
-    const inside = bwIntra > bwInter;
-    const text = inside
-      ? `Inside the node the speed could be raised to ${bandwidthText(bwIntra)} GB/s; to the network it stays ${bandwidthText(bwInter)}.`
-      : `To the network the speed could be raised to ${bandwidthText(bwInter)} GB/s; inside the node it stays ${bandwidthText(bwIntra)}.`;
-    return this.#domain.system.inter ? [this.#because(text, { fact: 'raised', bwIntra, bwInter })] : [];
+    const { system } = this.#domain;
+    if (bwIntra === bwInter || !system.inter || system.nodes.GPU.length === 1) return [];
+    const [where, common, raised] =
+      bwIntra > bwInter ? ['inside the node', bwInter, bwIntra] : ['to the network', bwIntra, bwInter];
+    const text =
+      `The search first takes one speed for both and found ${bandwidthText(common)} GB/s; ${where} alone it could ` +
+      `then be raised to ${bandwidthText(raised)}.`;
+    return [this.#because(text, { fact: 'raised', bwIntra, bwInter })];
   }
 
   /** Channels of different orders, trees of the simple kind. */
@@ -339,12 +373,13 @@ class GraphStory {
       const before = bestWithout(runs);
       const compared =
         before === undefined
-          ? 'with the same NIC at both ends nothing was found'
-          : `with the same NIC at both ends the search found ${bundleText(before)}`;
+          ? 'with the same NIC at both ends it had found nothing'
+          : `with the same NIC at both ends it had found ${bundleText(before)}`;
       return [
         this.#because(
-          `Channels come in pairs that enter by one NIC and leave by another (crossNic 2): ${compared}. ` +
-            'This needs a network in which all NICs reach each other; NCCL_CROSS_NIC=0 keeps each ring on one NIC.',
+          `Channels come in pairs that enter by one NIC and leave by another (crossNic 2): up to then, ${compared}. ` +
+            'On every second node NCCL swaps the two of a pair, so that hops between an even number of nodes stay on ' +
+            'their rails. NCCL_CROSS_NIC=0 lets the search go on with one NIC per channel, to what it then finds.',
           {
             fact: 'crossNic',
             crossNic: 2,

@@ -31,6 +31,8 @@ export interface Pair {
   readonly bandwidth: number;
   /** Neither peer-to-peer nor shared memory: the network. */
   readonly overNetwork: boolean;
+  /** They ended up in different nodes of a machine that was split. */
+  readonly apart: boolean;
 }
 
 /** What decides about peer-to-peer: the paths of the hardware. */
@@ -49,8 +51,12 @@ export function gpuPairs(view: MachineView, context: ReachContext = contextOf(vi
       const here = plain[to.index]!;
       const { refused } = checkP2p(context, there, here);
       const { bandwidth, type: used } = pathOrNone(from, to);
-      const overNetwork = used >= PathType.NET;
-      return { overNetwork, from, to, type: pathOrNone(there, here).type, refused, bandwidth };
+      const apart = view.domains.some(
+        ({ ranks, rankOffset }) =>
+          ranks.includes(from.rank + rankOffset) !== ranks.includes(to.rank + rankOffset),
+      );
+      const overNetwork = used >= PathType.NET || apart;
+      return { overNetwork, apart, from, to, type: pathOrNone(there, here).type, refused, bandwidth };
     }),
   );
 }
@@ -95,14 +101,17 @@ function sentence(
   const level = PATH_TYPE_NAMES[p2pLevel(context)];
   const bandwidths = [...new Set(pairs.map(({ bandwidth }) => bandwidthText(bandwidth)))];
   const at = `at ${listText(bandwidths)} GB/s`;
+  const { apart } = pairs[0]!;
   const instead = pairs[0]!.overNetwork ? 'They go over the network.' : `They go through host memory ${at}.`;
   switch (refused) {
     case undefined:
-      return `${who}: allowed, path ${path} ${at}.`;
+      return apart
+        ? `${who}: allowed over ${path}, and not used: they are in different nodes of this machine (see above) and go over the network.`
+        : `${who}: allowed, path ${path} ${at}.`;
     case 'path type above level':
       return (
         `${who}: refused, the path ${path} is beyond the level ${level} ${levelReason(context)}. ` +
-        `${instead} ${remedy(context, type)}`
+        `${instead} ${remedy(context, type)}${apart ? ' The machine would stay split, though (see above).' : ''}`
       );
     case 'NVML reports P2P not supported':
       return (
@@ -159,7 +168,7 @@ export function splitExplanations({ domains, settings }: MachineView): Explanati
         'split',
         `${names} Between them the network is the faster way: ${oneDecimal(net)} GB/s from each GPU to a NIC near it, ` +
           `${oneDecimal(net)} > ${oneDecimal(own)} GB/s through the machine (${pathTypeName(type)}, ${meaningOf(type)}). ` +
-          'NCCL_NET_DISABLE_INTRA=1 keeps them together.',
+          `NCCL_NET_DISABLE_INTRA=1 keeps them together, with ${oneDecimal(own)} GB/s or less between them.`,
         { net, own, nodes: domains.length },
       ),
     ];

@@ -6,6 +6,7 @@ import { graphNic } from '../../connect/connection-nics.js';
 import { Labels } from '../labels.js';
 import { type RingOrder, ringOrders } from '../orders.js';
 import { countText, rangesText } from '../quantities.js';
+import { hopNames, RailView } from '../rails.js';
 import { type Canvas, textWidth } from './canvas.js';
 import { ARROW, CHIP, chipWidth, drawChip } from './chip-row.js';
 import { channelClass } from './theme.js';
@@ -36,7 +37,8 @@ export function drawRings(
   top: number,
   width: number,
 ): number {
-  const rings = ringOrders(cluster.comm);
+  const view = new RailView(cluster);
+  const rings = ringOrders(cluster.comm, (channel, order) => hopNames(view.hopsOf(channel, order)));
   const domains = new Map(cluster.domains.flatMap((domain) => domain.ranks.map((rank) => [rank, domain])));
   let y = top;
   for (const [order, ring] of rings.slice(0, MOST_RINGS).entries()) {
