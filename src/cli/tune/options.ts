@@ -205,8 +205,7 @@ function parse(args: readonly string[]) {
       },
     });
   } catch (cause) {
-    throw new TuttiError('invalidArgument', `${(cause as Error).message}; see 'tutti tune --help'`, {
-      cause,
-    });
+    const text = (cause as Error).message.replaceAll('\n', ' ').replace(/\.$/, '');
+    throw new TuttiError('invalidArgument', `${text}; see 'tutti tune --help'`, { cause });
   }
 }

@@ -18,11 +18,12 @@ const LOAD_LIMIT_MS = 10_000;
 /**
  * Loads a tuner.
  *
+ * @param limit milliseconds that a module may take to load
  * @throws TuttiError invalidUsage naming the file and what is wrong with it
  */
-export function loadTuner(path: string): Promise<TunerPlugin> {
+export function loadTuner(path: string, limit: number = LOAD_LIMIT_MS): Promise<TunerPlugin> {
   return MODULE_SUFFIXES.includes(extname(path))
-    ? moduleTuner(path)
+    ? moduleTuner(path, limit)
     : Promise.resolve().then(() => csvTuner(path));
 }
 
@@ -36,10 +37,11 @@ function csvTuner(path: string): TunerPlugin {
   return ruleTuner(parseTunerRules(text, path), basename(path));
 }
 
-async function moduleTuner(path: string): Promise<TunerPlugin> {
+async function moduleTuner(path: string, limit: number): Promise<TunerPlugin> {
   let module: Record<string, unknown>;
   try {
-    module = await withinLimit(import(pathToFileURL(resolve(path)).href) as Promise<Record<string, unknown>>);
+    const loading = import(pathToFileURL(resolve(path)).href) as Promise<Record<string, unknown>>;
+    module = await withinLimit(loading, limit);
   } catch (cause) {
     throw broken(path, `the module cannot be loaded: ${messageOf(cause)}`, cause);
   }
@@ -61,14 +63,13 @@ async function moduleTuner(path: string): Promise<TunerPlugin> {
 }
 
 /** A promise's value, or an error if it takes too long. */
-async function withinLimit<T>(promise: Promise<T>): Promise<T> {
+async function withinLimit<T>(promise: Promise<T>, limit: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const limit = new Promise<never>((_, reject) => {
-    const late = () => reject(new Error(`it did not finish within ${LOAD_LIMIT_MS / 1000} s`));
-    timer = setTimeout(late, LOAD_LIMIT_MS);
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`it did not finish within ${limit / 1000} s`)), limit);
   });
   try {
-    return await Promise.race([promise, limit]);
+    return await Promise.race([promise, late]);
   } finally {
     clearTimeout(timer);
   }

@@ -3,7 +3,8 @@
  *
  * Between two powers of two (and one more size, from which rings wait for each other) every predicted time is a straight
  * line over the size. So a candidate that is the best at both ends of such a piece is the best all along it, and if it is
- * not at the end, the size at which it stops is found by halving. Sizes are counted in elements per rank.
+ * not at the end, the size at which it stops is found by halving (within what single precision rounds off, where two
+ * candidates take turns for a few sizes). Sizes are counted in elements per rank.
  */
 import type { TuningCall } from '../call.js';
 import type { TuningTables } from '../model.js';

@@ -25,6 +25,20 @@ export interface Change extends ChangePoint {
   readonly to: string | undefined;
 }
 
+/** What changes from one call to a larger one. */
+export function changeBetween(low: CallStudy, high: CallStudy): Change {
+  const [was, is] = [low.chosen, high.chosen];
+  const find = (study: CallStudy, one: Candidate | undefined) =>
+    study.candidates.find(({ cell }) => cell === one?.cell);
+  return {
+    bytes: high.call.bytes,
+    from: was && labelOf(was),
+    to: is && labelOf(is),
+    before: { old: was, new: find(low, is) },
+    after: { old: find(high, was), new: is },
+  };
+}
+
 /** How calls are placed on channels. */
 export type Placer = (kind: MessageKind, study: CallStudy, count: number) => PlacedCall | undefined;
 
@@ -112,17 +126,7 @@ export class FunctionStudy {
 
   /** What changes from one size to a larger one. */
   changeAt(before: number, after: number): Change {
-    const [low, high] = [this.#study(before), this.#study(after)];
-    const [was, is] = [low.chosen, high.chosen];
-    const find = (study: CallStudy, one: Candidate | undefined) =>
-      study.candidates.find(({ cell }) => cell === one?.cell);
-    return {
-      bytes: this.bytesOf(after),
-      from: was && labelOf(was),
-      to: is && labelOf(is),
-      before: { old: was, new: find(low, is) },
-      after: { old: find(high, was), new: is },
-    };
+    return changeBetween(this.#study(before), this.#study(after));
   }
 
   #study(count: number): CallStudy {

@@ -14,7 +14,7 @@ import { reduces } from './message.js';
 import { channelCount } from './placed-call.js';
 import { bandwidthCell, busFactor, bytesText, FUNCTION_WORDS, timeCell } from './quantities.js';
 import { changeReason, exclusionTexts, timeChange } from './reasons.js';
-import type { Change, FunctionStudy, PlacedStudy } from './study.js';
+import { type Change, changeBetween, type FunctionStudy, type PlacedStudy } from './study.js';
 import { left, right, textTable } from './text-table.js';
 
 /** A sweep over sizes. */
@@ -30,18 +30,14 @@ export function sweepOf(study: FunctionStudy, sizes: Iterable<number>): Sweep {
   const counts = [...new Set([...sizes].map((size) => study.countFor(size)))].sort((a, b) => a - b);
   const calls = counts.map((count) => study.at(count));
   const [first, last] = [counts[0]!, counts.at(-1)!];
-  return {
-    study,
-    calls,
-    changes: study.isRepeatable ? study.changes(first, last) : changesOf(study, counts),
-  };
+  return { study, calls, changes: study.isRepeatable ? study.changes(first, last) : changesOf(calls) };
 }
 
 /** Changes between the sizes alone, for tuners that may answer otherwise when asked again. */
-function changesOf(study: FunctionStudy, counts: readonly number[]): Change[] {
-  return counts.flatMap((count, at) => {
+function changesOf(calls: readonly PlacedStudy[]): Change[] {
+  return calls.flatMap((call, at) => {
     if (at === 0) return [];
-    const change = study.changeAt(counts[at - 1]!, count);
+    const change = changeBetween(calls[at - 1]!, call);
     return change.from === change.to ? [] : [change];
   });
 }
