@@ -14,6 +14,7 @@ import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { coreCount } from '../system/core-count.js';
 import { libc } from '../system/libc.js';
+import { communicatorOptions, type Variant, variants } from './perf/algorithms.js';
 import { combinations } from './perf/combinations.js';
 import { hostRankPlace, reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
 import { createReportFile, formatJsonReport, type ReportFile } from './perf/json-report.js';
@@ -226,6 +227,7 @@ async function gatherNumbers(comms: readonly Communicator[], own: readonly numbe
 export async function perfCommand(args: readonly string[]): Promise<number> {
   let options: PerfOptions;
   let role: Role;
+  let tables: readonly Variant[];
   try {
     options = parsePerfOptions(args);
     if (options.help) {
@@ -239,6 +241,9 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
       );
     }
     role = roleOf(options);
+    tables = variants(options.collective, options);
+    // Unknown names are told before anything starts.
+    for (const table of tables) communicatorOptions(options.collective, table, process.env);
     if (role.kind === 'parent') combinations(options, role.processes);
     if (role.kind === 'threads') combinations(options, role.threads);
   } catch (error) {
@@ -246,17 +251,50 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
     process.stderr.write(`tutti perf: ${error.message}\n`);
     return EXIT_USAGE;
   }
-  if (role.kind === 'parent') {
-    // The ranks take their number from the environment, so -n must not reach them.
-    const rankArgs = withoutRankCounts(args);
-    process.env.TUTTI_PERF_ARGS = JSON.stringify(args);
-    return runCommand([
-      ...['-n', String(role.processes), '--no-prefix', '--'],
-      ...[process.argv[1]!, 'perf', ...rankArgs],
-    ]);
+  let worst = 0;
+  for (const table of tables) {
+    if (tables.length > 1) announce(options, table);
+    const status =
+      role.kind === 'parent'
+        ? await runRanks(role.processes, args, table)
+        : await measureTable(options, args, role, table);
+    worst = Math.max(worst, status);
   }
-  const limits: CommunicatorOptions =
-    options.timeoutSeconds > 0 ? { timeoutMs: options.timeoutSeconds * 1000 } : {};
+  return worst;
+}
+
+/** Says which of several tables follows. */
+function announce(options: PerfOptions, { algo, proto }: Variant): void {
+  if (options.jsonToStdout) return;
+  const protocol = proto === undefined ? '' : `, protocol ${proto}`;
+  process.stdout.write(`# algorithm ${algo}${protocol}\n`);
+}
+
+/** Runs this command again as so many processes. */
+async function runRanks(processes: number, args: readonly string[], table: Variant): Promise<number> {
+  // The ranks take their number from the environment, so -n must not reach them.
+  const rankArgs = withoutOptions(args, ['n', 't'], ['processes', 'nthreads', 'algo', 'proto']);
+  process.env.TUTTI_PERF_ARGS = JSON.stringify(args);
+  const { algo, proto } = table;
+  return runCommand([
+    ...['-n', String(processes), '--no-prefix', '--'],
+    ...[process.argv[1]!, 'perf', ...rankArgs],
+    ...(algo === undefined ? [] : [`--algo=${algo}`]),
+    ...(proto === undefined ? [] : [`--proto=${proto}`]),
+  ]);
+}
+
+/** Measures one table on the ranks of this process. */
+async function measureTable(
+  options: PerfOptions,
+  args: readonly string[],
+  role: Exclude<Role, { kind: 'parent' }>,
+  table: Variant,
+): Promise<number> {
+  const limits: CommunicatorOptions = {
+    ...(options.timeoutSeconds > 0 && { timeoutMs: options.timeoutSeconds * 1000 }),
+    ...communicatorOptions(options.collective, table, process.env),
+  };
   let comms: Communicator[] = [];
   try {
     comms =
@@ -281,13 +319,21 @@ function originalArguments(args: readonly string[]): readonly string[] {
   return typed === undefined ? args : (JSON.parse(typed) as string[]);
 }
 
-/** The arguments without -n, -t and their long forms. */
-function withoutRankCounts(args: readonly string[]): string[] {
+/** The arguments without these options and their values. */
+function withoutOptions(
+  args: readonly string[],
+  short: readonly string[],
+  long: readonly string[],
+): string[] {
+  const letters = short.join('');
+  const names = long.join('|');
+  const alone = new RegExp(`^(-[${letters}]|--(${names}))$`);
+  const attached = new RegExp(`^(-[${letters}]\\d+|--(${names})=.*)$`);
   const kept: string[] = [];
   for (let i = 0; i < args.length; i++) {
     const argument = args[i]!;
-    if (/^(-n|-t|--processes|--nthreads)$/.test(argument)) i += 1;
-    else if (!/^(-[nt]\d+|--(processes|nthreads)=.*)$/.test(argument)) kept.push(argument);
+    if (alone.test(argument)) i += 1;
+    else if (!attached.test(argument)) kept.push(argument);
   }
   return kept;
 }

@@ -8,7 +8,8 @@
  *   68  ring calls  ring operations that this rank has begun (read only to find out who is missing)
  *  128  done        epoch of the last round whose reads this rank has finished (flag, read by all)
  *  192  fault       what a program found wrong (private)
- *  256  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
+ *  256  pools       where this rank's connection pools are, by algorithm (written once, read by all)
+ *  512  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
  *  ...  bank 1      post of odd rounds
  * ```
  *
@@ -29,6 +30,9 @@ export const EAGER_BYTES = 16384;
 
 /** Most ranks of one host that meet directly; programs unroll over them. */
 export const MAX_DIRECT_RANKS = 64;
+
+/** Algorithms with connections of their own, times protocols. */
+export const MAX_POOLS = 64;
 
 /** Header and, for rounds that pass pointers, the pointers. Data of eager rounds starts at `POST_DATA`. */
 export const Post = struct(
@@ -73,6 +77,8 @@ export const ControlBlock = struct(
     /** Rank whose post disagreed with ours. */
     faultRank: 'u32',
     gap3: array('u8', 60),
+    /** Offset of a pool in the rank's segment, with a POOL_STATE in the low bits; 0 until it is there. */
+    pools: array('u32', MAX_POOLS),
     bank0: array('u8', BANK_BYTES),
     bank1: array('u8', BANK_BYTES),
   },

@@ -1,6 +1,6 @@
 /**
- * Primitives: what one rank does with one chunk. Ring programs are written over them and do not know which
- * protocol moves the bytes.
+ * Primitives: what one rank does with one chunk. Programs are written over them and do not know which protocol
+ * moves the bytes.
  *
  * | call                  | receives | sends | own input | own output |
  * |-----------------------|----------|-------|-----------|------------|
@@ -11,12 +11,16 @@
  * | recvReduceSend        | yes      | yes   | yes       |            |
  * | recvReduceCopy        | yes      |       | yes       | yes        |
  * | recvReduceCopySend    | yes      | yes   | yes       | yes        |
+ * | copy                  |          |       | yes       | yes        |
+ *
+ * With several connections (fan-in, fan-out) a call receives from all of them and sends the same to all.
  *
  * Every call takes part in the protocol even when it moves no element, so that both sides count the same
  * steps. `after` applies the closing operation of an integer average.
  */
 
 import type { Value } from '../kernel/builder.js';
+import type { Ends } from './ends.js';
 
 /** One call in general form; the table above gives the forms in use. */
 export interface Transfer {
@@ -32,6 +36,7 @@ export interface Transfer {
 
 /** A protocol's way to do a transfer; `close` saves the step counters for the next program. */
 export interface Protocol {
+  readonly ends: Ends;
   transfer(transfer: Transfer): void;
   close(): void;
 }
@@ -70,6 +75,11 @@ export class Primitives {
     after: boolean,
   ): void {
     this.protocol.transfer({ receives: true, sends: true, input, output, elements, after });
+  }
+
+  /** The own input alone, to the own output. */
+  copy(input: Value<'ptr'>, output: Value<'ptr'>, elements: Value<'u64'>, after: boolean): void {
+    this.protocol.transfer({ receives: false, sends: false, input, output, elements, after });
   }
 
   close(): void {

@@ -12,16 +12,9 @@
 import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
 import { ELEMENT_TYPES, type ElementType } from '../kernel/element-types.js';
 import type { StepArithmetic } from './arithmetic.js';
+import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
 import type { Protocol, Transfer } from './primitives.js';
-import {
-  LL_DATA,
-  LL_LINE,
-  ReceiverControl,
-  RingChannel,
-  RingWork,
-  SenderControl,
-  STEPS,
-} from './ring-connection.js';
+import { LL_DATA, LL_LINE, ReceiverControl, SenderControl, STEPS } from './ring-connection.js';
 
 /** Steps at which a slot is cleaned: eight in a row (one per slot) every 2^31 steps. */
 export const LL_CLEAN_MASK = 0x7ffffff8;
@@ -33,52 +26,58 @@ export interface LowLatencyOptions {
   readonly flagMask?: number;
 }
 
+/** One connection into this rank, with its place in the sequence of steps. */
+interface Receiving {
+  readonly end: ReceiveEnd;
+  readonly buffer: Value<'ptr'>;
+  readonly step: Variable<'u64'>;
+}
+
+interface Sending {
+  readonly end: SendEnd;
+  readonly buffer: Value<'ptr'>;
+  readonly step: Variable<'u64'>;
+  /** The latest head seen. */
+  readonly head: Variable<'u64'>;
+}
+
 export class LowLatencyProtocol implements Protocol {
+  /** The connections that transfers use. */
+  readonly ends: Ends;
   readonly #k: KernelBuilder;
   readonly #type: ElementType;
   readonly #arithmetic: StepArithmetic;
   readonly #cleanMask: number;
   readonly #flagMask: number;
-  readonly #sendControl: Value<'ptr'>;
-  readonly #recvControl: Value<'ptr'>;
-  readonly #prevSender: Value<'ptr'>;
-  readonly #nextDoorbell: Value<'ptr'>;
-  readonly #prevDoorbell: Value<'ptr'>;
   readonly #slot: Value<'u64'>;
-  readonly #sendBuffer: Value<'ptr'>;
-  readonly #recvBuffer: Value<'ptr'>;
-  readonly #sendStep: Variable<'u64'>;
-  readonly #recvStep: Variable<'u64'>;
-  readonly #head: Variable<'u64'>;
+  readonly #receives: readonly Receiving[];
+  readonly #sends: readonly Sending[];
 
   constructor(
     k: KernelBuilder,
-    work: Value<'ptr'>,
-    channel: Value<'ptr'>,
+    ends: Ends,
     type: ElementType,
     arithmetic: StepArithmetic,
     options: LowLatencyOptions = {},
   ) {
     this.#k = k;
+    this.ends = ends;
     this.#type = type;
     this.#arithmetic = arithmetic;
     this.#cleanMask = options.cleanMask ?? LL_CLEAN_MASK;
     this.#flagMask = options.flagMask ?? 0xffffffff;
-    this.#sendControl = k.field(channel, RingChannel, 'sendControl');
-    this.#recvControl = k.field(channel, RingChannel, 'recvControl');
-    this.#prevSender = k.field(channel, RingChannel, 'prevSender');
-    this.#nextDoorbell = k.field(channel, RingChannel, 'nextDoorbell');
-    this.#prevDoorbell = k.field(channel, RingChannel, 'prevDoorbell');
-    this.#slot = k.field(work, RingWork, 'llSlot');
-    const buffers = k.field(work, RingWork, 'llOffset');
-    this.#sendBuffer = k.field(channel, RingChannel, 'nextReceiver').offset(buffers);
-    this.#recvBuffer = this.#recvControl.offset(buffers);
-    this.#sendStep = k.variable('u64', k.field(this.#sendControl, SenderControl, 'step'));
-    this.#recvStep = k.variable('u64', k.field(this.#recvControl, ReceiverControl, 'step'));
-    this.#head = k.variable(
-      'u64',
-      k.field(this.#sendControl, SenderControl, 'head', 0, { order: 'acquire' }),
-    );
+    this.#slot = ends.slot;
+    this.#sends = ends.sends.map((end) => ({
+      end,
+      buffer: end.receiver.offset(ends.buffers),
+      step: k.variable('u64', k.field(end.own, SenderControl, 'step')),
+      head: k.variable('u64', k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' })),
+    }));
+    this.#receives = ends.receives.map((end) => ({
+      end,
+      buffer: end.own.offset(ends.buffers),
+      step: k.variable('u64', k.field(end.own, ReceiverControl, 'step')),
+    }));
   }
 
   /** The flag word of a step, as the upper half of an 8-byte pair. */
@@ -109,47 +108,53 @@ export class LowLatencyProtocol implements Protocol {
   transfer(transfer: Transfer): void {
     const k = this.#k;
     const size = ELEMENT_TYPES[this.#type].size;
-    const { receives, sends, input, output, elements } = transfer;
+    const { input, output, elements } = transfer;
     const first = k.threadIndex.eq(0);
-    const sendStep = this.#sendStep.value;
-    const recvStep = this.#recvStep.value;
-    if (sends) {
+    const sends = (transfer.sends ? this.#sends : []).map((to) => ({ ...to, now: to.step.value }));
+    const receives = (transfer.receives ? this.#receives : []).map((from) => ({
+      ...from,
+      now: from.step.value,
+    }));
+    for (const { end, head, now } of sends) {
       k.if(first, () => {
-        const need = sendStep.add(1);
-        const read = () => k.field(this.#sendControl, SenderControl, 'head', 0, { order: 'acquire' });
-        k.if(this.#head.value.add(STEPS).lt(need), () => {
+        const need = now.add(1);
+        const read = () => k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' });
+        k.if(head.value.add(STEPS).lt(need), () => {
           k.wait(() => read().add(STEPS).ge(need));
-          this.#head.set(read());
+          head.set(read());
         });
       });
-      k.barrier();
     }
+    if (sends.length > 0) k.barrier();
     const bytes = elements.mul(size);
-    const sendLines = this.#sendBuffer.offset(sendStep.and(STEPS - 1).mul(this.#slot));
-    const recvLines = this.#recvBuffer.offset(recvStep.and(STEPS - 1).mul(this.#slot));
-    const sendFlag = this.#flag(sendStep);
-    const recvFlag = this.#flag(recvStep);
+    const outgoing = sends.map(({ buffer, now }) => ({
+      lines: buffer.offset(now.and(STEPS - 1).mul(this.#slot)),
+      flag: this.#flag(now),
+    }));
+    const incoming = receives.map(({ buffer, now }) => ({
+      lines: buffer.offset(now.and(STEPS - 1).mul(this.#slot)),
+      flag: this.#flag(now),
+    }));
 
     /** One line; `part` is its payload bytes when it is the short last one. */
     const line = (index: Value<'u64'>, part?: Value<'u32'>) => {
       const at = index.mul(LL_DATA);
       const wire = index.mul(LL_LINE);
-      let own: Value<'packet'> | undefined;
+      let result: Value<'packet'> | undefined;
       if (input !== undefined) {
         const address = input.offset(at);
-        own =
+        const own =
           part === undefined && k.traits.unalignedPackets
             ? k.packet(k.load('u64', address, { align: size }), 0)
             : k.loadPart(address, part ?? LL_DATA, size);
-        own = this.#arithmetic.before(own);
+        result = this.#arithmetic.before(own);
       }
-      let result = own;
-      if (receives) {
-        const received = k.packet(this.#receiveLine(recvLines.offset(wire), recvFlag), 0);
-        result = own === undefined ? received : this.#arithmetic.combine(received, own);
+      for (const { lines, flag } of incoming) {
+        const received = k.packet(this.#receiveLine(lines.offset(wire), flag), 0);
+        result = result === undefined ? received : this.#arithmetic.combine(received, result);
       }
       if (transfer.after === true) result = this.#arithmetic.after(result!);
-      if (sends) this.#storeLine(sendLines.offset(wire), result!.half(0), sendFlag);
+      for (const { lines, flag } of outgoing) this.#storeLine(lines.offset(wire), result!.half(0), flag);
       if (output !== undefined) {
         const address = output.offset(at);
         if (part === undefined && k.traits.unalignedPackets) {
@@ -162,35 +167,36 @@ export class LowLatencyProtocol implements Protocol {
     const rest = bytes.and(LL_DATA - 1).cast('u32');
     k.if(first.and(rest.ne(0)), () => line(whole, rest));
 
-    if (receives) {
-      k.barrier();
-      const next = recvStep.add(1);
+    if (receives.length > 0) k.barrier();
+    for (const { end, step, now } of receives) {
+      const next = now.add(1);
       k.if(first, () => {
-        k.setField(this.#prevSender, SenderControl, 'head', next, { order: 'release' });
-        k.wake(this.#prevDoorbell);
+        k.setField(end.sender, SenderControl, 'head', next, { order: 'release' });
+        k.wake(end.doorbell);
       });
-      this.#recvStep.set(next);
+      step.set(next);
     }
-    if (sends) {
+    sends.forEach(({ end, step, now }, to) => {
       const mask = BigInt(this.#cleanMask);
-      k.if(sendStep.and(mask).eq(mask), () => {
+      k.if(now.and(mask).eq(mask), () => {
         const used = bytes.add(LL_DATA - 1).div(LL_DATA);
         const start = used.add(k.threadIndex.cast('u64'));
         k.for(start, this.#slot.div(LL_LINE), k.threadCount.cast('u64'), (index) => {
-          this.#storeLine(sendLines.offset(index.mul(LL_LINE)), k.u64(0), sendFlag);
+          const { lines, flag } = outgoing[to]!;
+          this.#storeLine(lines.offset(index.mul(LL_LINE)), k.u64(0), flag);
         });
       });
-      k.if(first, () => k.wake(this.#nextDoorbell));
-      this.#sendStep.set(sendStep.add(1));
-    }
+      k.if(first, () => k.wake(end.doorbell));
+      step.set(now.add(1));
+    });
   }
 
   close(): void {
     const k = this.#k;
     k.barrier();
     k.if(k.threadIndex.eq(0), () => {
-      k.setField(this.#sendControl, SenderControl, 'step', this.#sendStep.value);
-      k.setField(this.#recvControl, ReceiverControl, 'step', this.#recvStep.value);
+      for (const { end, step } of this.#sends) k.setField(end.own, SenderControl, 'step', step.value);
+      for (const { end, step } of this.#receives) k.setField(end.own, ReceiverControl, 'step', step.value);
     });
   }
 }

@@ -11,9 +11,10 @@
 import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
 import { ELEMENT_TYPES, type ElementType } from '../kernel/element-types.js';
 import type { StepArithmetic } from './arithmetic.js';
+import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
 import type { Protocol, Transfer } from './primitives.js';
 import { reduceCopy } from './reduce-copy.js';
-import { ReceiverControl, RingChannel, RingWork, SenderControl, STEPS } from './ring-connection.js';
+import { ReceiverControl, SenderControl, STEPS } from './ring-connection.js';
 
 export interface SimpleShape {
   /** Steps that one call and one slice of it consume. */
@@ -21,66 +22,71 @@ export interface SimpleShape {
   readonly stepsPerSlice: number;
 }
 
+/** One connection into this rank, with its place in the sequence of steps. */
+interface Receiving {
+  readonly end: ReceiveEnd;
+  readonly buffer: Value<'ptr'>;
+  readonly step: Variable<'u64'>;
+  /** The latest tail seen. */
+  readonly tail: Variable<'u64'>;
+}
+
+interface Sending {
+  readonly end: SendEnd;
+  readonly buffer: Value<'ptr'>;
+  readonly step: Variable<'u64'>;
+  /** The latest head seen. */
+  readonly head: Variable<'u64'>;
+}
+
 export class SimpleProtocol implements Protocol {
+  /** The connections that transfers use. */
+  readonly ends: Ends;
   readonly #k: KernelBuilder;
   readonly #type: ElementType;
   readonly #arithmetic: StepArithmetic;
   readonly #shape: SimpleShape;
-  readonly #sendControl: Value<'ptr'>;
-  readonly #recvControl: Value<'ptr'>;
-  readonly #nextReceiver: Value<'ptr'>;
-  readonly #prevSender: Value<'ptr'>;
-  readonly #nextDoorbell: Value<'ptr'>;
-  readonly #prevDoorbell: Value<'ptr'>;
   readonly #slot: Value<'u64'>;
-  readonly #sendBuffer: Value<'ptr'>;
-  readonly #recvBuffer: Value<'ptr'>;
-  readonly #sendStep: Variable<'u64'>;
-  readonly #recvStep: Variable<'u64'>;
-  readonly #head: Variable<'u64'>;
-  readonly #tail: Variable<'u64'>;
+  readonly #receives: readonly Receiving[];
+  readonly #sends: readonly Sending[];
 
   constructor(
     k: KernelBuilder,
-    work: Value<'ptr'>,
-    channel: Value<'ptr'>,
+    ends: Ends,
     type: ElementType,
     arithmetic: StepArithmetic,
     shape: SimpleShape,
   ) {
     this.#k = k;
+    this.ends = ends;
     this.#type = type;
     this.#arithmetic = arithmetic;
     this.#shape = shape;
-    this.#sendControl = k.field(channel, RingChannel, 'sendControl');
-    this.#recvControl = k.field(channel, RingChannel, 'recvControl');
-    this.#nextReceiver = k.field(channel, RingChannel, 'nextReceiver');
-    this.#prevSender = k.field(channel, RingChannel, 'prevSender');
-    this.#nextDoorbell = k.field(channel, RingChannel, 'nextDoorbell');
-    this.#prevDoorbell = k.field(channel, RingChannel, 'prevDoorbell');
-    this.#slot = k.field(work, RingWork, 'simpleSlot');
-    const buffers = k.field(work, RingWork, 'simpleOffset');
-    this.#sendBuffer = this.#nextReceiver.offset(buffers);
-    this.#recvBuffer = this.#recvControl.offset(buffers);
+    this.#slot = ends.slot;
     const round = (step: Value<'u64'>) =>
       step
         .add(shape.stepsPerChunk - 1)
         .div(shape.stepsPerChunk)
         .mul(shape.stepsPerChunk);
-    this.#sendStep = k.variable('u64', round(k.field(this.#sendControl, SenderControl, 'step')));
-    const recvStep = round(k.field(this.#recvControl, ReceiverControl, 'step'));
-    this.#recvStep = k.variable('u64', recvStep);
-    this.#head = k.variable(
-      'u64',
-      k.field(this.#sendControl, SenderControl, 'head', 0, { order: 'acquire' }),
-    );
-    this.#tail = k.variable(
-      'u64',
-      k.field(this.#recvControl, ReceiverControl, 'tail', 0, { order: 'acquire' }),
-    );
-    k.if(k.threadIndex.eq(0), () => {
-      k.setField(this.#prevSender, SenderControl, 'head', recvStep, { order: 'release' });
-      k.wake(this.#prevDoorbell);
+    this.#sends = ends.sends.map((end) => ({
+      end,
+      buffer: end.receiver.offset(ends.buffers),
+      step: k.variable('u64', round(k.field(end.own, SenderControl, 'step'))),
+      head: k.variable('u64', k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' })),
+    }));
+    this.#receives = ends.receives.map((end) => {
+      const step = round(k.field(end.own, ReceiverControl, 'step'));
+      const tail = k.field(end.own, ReceiverControl, 'tail', 0, { order: 'acquire' });
+      k.if(k.threadIndex.eq(0), () => {
+        k.setField(end.sender, SenderControl, 'head', step, { order: 'release' });
+        k.wake(end.doorbell);
+      });
+      return {
+        end,
+        buffer: end.own.offset(ends.buffers),
+        step: k.variable('u64', step),
+        tail: k.variable('u64', tail),
+      };
     });
   }
 
@@ -98,7 +104,7 @@ export class SimpleProtocol implements Protocol {
     const { stepsPerChunk, stepsPerSlice } = this.#shape;
     const slices = stepsPerChunk / stepsPerSlice;
     const size = ELEMENT_TYPES[this.#type].size;
-    const { receives, sends, input, output, elements } = transfer;
+    const { input, output, elements } = transfer;
     const first = k.threadIndex.eq(0);
     const stepElements = this.#slot.div(size);
     const least = stepElements.mul(stepsPerSlice).div(32);
@@ -111,30 +117,36 @@ export class SimpleProtocol implements Protocol {
     k.for(k.u32(0), slices, 1, () => {
       const from = offset.value;
       const moved = slice.min(elements.sub(from));
-      const sendStep = this.#sendStep.value;
-      const recvStep = this.#recvStep.value;
+      const sends = (transfer.sends ? this.#sends : []).map((to) => ({ ...to, now: to.step.value }));
+      const receives = (transfer.receives ? this.#receives : []).map((from) => ({
+        ...from,
+        now: from.step.value,
+      }));
       k.if(first, () => {
-        if (sends) {
-          this.#await(this.#head, STEPS, sendStep.add(stepsPerSlice), () =>
-            k.field(this.#sendControl, SenderControl, 'head', 0, { order: 'acquire' }),
+        for (const { end, head, now } of sends) {
+          this.#await(head, STEPS, now.add(stepsPerSlice), () =>
+            k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' }),
           );
         }
-        if (receives) {
-          this.#await(this.#tail, 0, recvStep.add(stepsPerSlice), () =>
-            k.field(this.#recvControl, ReceiverControl, 'tail', 0, { order: 'acquire' }),
+        for (const { end, tail, now } of receives) {
+          this.#await(tail, 0, now.add(stepsPerSlice), () =>
+            k.field(end.own, ReceiverControl, 'tail', 0, { order: 'acquire' }),
           );
         }
       });
       k.barrier();
       const bytes = moved.mul(size);
       const skip = from.mul(size);
-      const sendSlot = sendStep.and(STEPS - 1);
       const sources: Value<'ptr'>[] = [];
       if (input !== undefined) sources.push(input.offset(skip));
-      if (receives) sources.push(this.#recvBuffer.offset(recvStep.and(STEPS - 1).mul(this.#slot)));
+      for (const { buffer, now } of receives) {
+        sources.push(buffer.offset(now.and(STEPS - 1).mul(this.#slot)));
+      }
       const targets: Value<'ptr'>[] = [];
       if (output !== undefined) targets.push(output.offset(skip));
-      if (sends) targets.push(this.#sendBuffer.offset(sendSlot.mul(this.#slot)));
+      for (const { buffer, now } of sends) {
+        targets.push(buffer.offset(now.and(STEPS - 1).mul(this.#slot)));
+      }
       reduceCopy(k, {
         sources,
         targets,
@@ -143,28 +155,29 @@ export class SimpleProtocol implements Protocol {
         combine: (packets) => {
           let result = packets[0]!;
           if (input !== undefined) result = this.#arithmetic.before(result);
-          if (packets.length > 1) result = this.#arithmetic.combine(result, packets[1]!);
+          for (const packet of packets.slice(1)) result = this.#arithmetic.combine(result, packet);
           return transfer.after === true ? this.#arithmetic.after(result) : result;
         },
       });
       k.barrier();
-      if (sends) {
-        const next = sendStep.add(stepsPerSlice);
+      for (const { end, step, now } of sends) {
+        const next = now.add(stepsPerSlice);
         k.if(first, () => {
-          const cell = k.fieldAddress(this.#nextReceiver, ReceiverControl, 'size', sendSlot.cast('u32'));
-          k.store('u64', cell, bytes.or(sendStep.add(1).shl(32)));
-          k.setField(this.#nextReceiver, ReceiverControl, 'tail', next, { order: 'release' });
-          k.wake(this.#nextDoorbell);
+          const slot = now.and(STEPS - 1).cast('u32');
+          const cell = k.fieldAddress(end.receiver, ReceiverControl, 'size', slot);
+          k.store('u64', cell, bytes.or(now.add(1).shl(32)));
+          k.setField(end.receiver, ReceiverControl, 'tail', next, { order: 'release' });
+          k.wake(end.doorbell);
         });
-        this.#sendStep.set(next);
+        step.set(next);
       }
-      if (receives) {
-        const next = recvStep.add(stepsPerSlice);
+      for (const { end, step, now } of receives) {
+        const next = now.add(stepsPerSlice);
         k.if(first, () => {
-          k.setField(this.#prevSender, SenderControl, 'head', next, { order: 'release' });
-          k.wake(this.#prevDoorbell);
+          k.setField(end.sender, SenderControl, 'head', next, { order: 'release' });
+          k.wake(end.doorbell);
         });
-        this.#recvStep.set(next);
+        step.set(next);
       }
       offset.set(from.add(moved));
     });
@@ -175,8 +188,8 @@ export class SimpleProtocol implements Protocol {
     // Threads that have nothing to move may still be reading the counters.
     k.barrier();
     k.if(k.threadIndex.eq(0), () => {
-      k.setField(this.#sendControl, SenderControl, 'step', this.#sendStep.value);
-      k.setField(this.#recvControl, ReceiverControl, 'step', this.#recvStep.value);
+      for (const { end, step } of this.#sends) k.setField(end.own, SenderControl, 'step', step.value);
+      for (const { end, step } of this.#receives) k.setField(end.own, ReceiverControl, 'step', step.value);
     });
   }
 }

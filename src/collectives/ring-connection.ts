@@ -16,7 +16,9 @@
  * Source: NCCL 2.30's sender and receiver structures (4096 bytes each) and buffer sizes.
  */
 
+import type { KernelBuilder, Value } from '../kernel/builder.js';
 import { array, struct } from '../kernel/layout.js';
+import type { Ends } from './ends.js';
 
 /** Slots of one connection and protocol. */
 export const STEPS = 8;
@@ -95,3 +97,30 @@ export const RingWork = struct('RingWork', {
   llOffset: 'u64',
   simpleOffset: 'u64',
 });
+
+/** The two ends of a channel's ring, with the buffers of one protocol. */
+export function ringEnds(
+  k: KernelBuilder,
+  work: Value<'ptr'>,
+  channel: Value<'ptr'>,
+  protocol: 'LL' | 'Simple',
+): Ends {
+  return {
+    sends: [
+      {
+        own: k.field(channel, RingChannel, 'sendControl'),
+        receiver: k.field(channel, RingChannel, 'nextReceiver'),
+        doorbell: k.field(channel, RingChannel, 'nextDoorbell'),
+      },
+    ],
+    receives: [
+      {
+        own: k.field(channel, RingChannel, 'recvControl'),
+        sender: k.field(channel, RingChannel, 'prevSender'),
+        doorbell: k.field(channel, RingChannel, 'prevDoorbell'),
+      },
+    ],
+    slot: k.field(work, RingWork, protocol === 'LL' ? 'llSlot' : 'simpleSlot'),
+    buffers: k.field(work, RingWork, protocol === 'LL' ? 'llOffset' : 'simpleOffset'),
+  };
+}

@@ -17,7 +17,7 @@ import type { Collective } from './control-block.js';
 import { Primitives } from './primitives.js';
 import { type LowLatencyOptions, LowLatencyProtocol } from './protocol-ll.js';
 import { SimpleProtocol, type SimpleShape } from './protocol-simple.js';
-import { RingChannel, RingWork } from './ring-connection.js';
+import { RingChannel, RingWork, ringEnds } from './ring-connection.js';
 
 export type RingCollective = Exclude<Collective, 'barrier'>;
 export type RingProtocol = 'LL' | 'Simple';
@@ -57,10 +57,11 @@ export function ring(traits: Traits, parameters: RingParameters): Program {
     const arithmetic = stepArithmetic(k, reduces ? reduction : { type: reduction.type, op: 'sum' }, () =>
       k.field(work, RingWork, 'argument'),
     );
+    const ends = ringEnds(k, work, channel, protocol);
     const mover =
       protocol === 'LL'
-        ? new LowLatencyProtocol(k, work, channel, reduction.type, arithmetic, parameters.lowLatency)
-        : new SimpleProtocol(k, work, channel, reduction.type, arithmetic, simpleShape(collective));
+        ? new LowLatencyProtocol(k, ends, reduction.type, arithmetic, parameters.lowLatency)
+        : new SimpleProtocol(k, ends, reduction.type, arithmetic, simpleShape(collective));
     const r: Ring = {
       k,
       primitives: new Primitives(mover),

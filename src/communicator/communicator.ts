@@ -15,15 +15,18 @@ import type { TypedArrayConstructor } from '../device/host/host-device.js';
 import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { coreCount } from '../system/core-count.js';
+import { NO_CHOICES } from '../tuning/host-choices.js';
 import { type Buffer, type CallOptions, type CheckedCall, checkCall, type SameClass } from './buffers.js';
 import { Comparison } from './comparison.js';
+import { ConnectionPools } from './connection-pools.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
 import { Gate } from './gate.js';
 import { checkKnownOptions } from './known-options.js';
 import { createLocalTeams } from './local-team.js';
 import { copyAlone } from './lone-rank.js';
-import { Operation, type OperationContext, STAGE_BYTES } from './operation.js';
+import { Operation, STAGE_BYTES } from './operation.js';
+import type { OperationContext } from './operation-context.js';
 import { OperationQueue } from './operation-queue.js';
 import { Prepared, type PreparedOperation, type Runner } from './prepared-operation.js';
 import { openProcessTeam } from './process-team.js';
@@ -155,6 +158,7 @@ export class Communicator implements AsyncDisposable {
       peerTable: this.#peerTable,
       orders: new Array<number>(shape.channels).fill(order),
       stage: this.#stage,
+      pools: new ConnectionPools(team),
     };
     const comparison = new Comparison(team, this.#engine, this.#failure, settings.check);
     this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison, this.#gate);
@@ -326,7 +330,11 @@ export class Communicator implements AsyncDisposable {
       this.#checkUsable('barrierSync');
       refuseBlocking(this.#team, 'barrierSync');
       const cell = this.alloc(Uint8Array, 1);
-      this.#tick = this.#prepareCall('allReduce', [cell, cell]);
+      const call = this.#check('allReduce', [cell, cell]);
+      // Whatever algorithms the user allows for all-reduces.
+      const settings = { ...this.#context.settings, choices: NO_CHOICES };
+      this.#tick = this.#plan(call, () => new Prepared(this.#runner, { ...this.#context, settings }, call));
+      this.#prepared.add(this.#tick);
     }
     this.#tick.run();
   }

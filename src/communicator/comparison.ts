@@ -1,10 +1,10 @@
 /**
- * Comparing what the ranks are about to do, before a ring operation: rings do not find out by themselves.
+ * Comparing what the ranks are about to do, before an operation over connections: those do not find out by themselves.
  *
  * Ranks that share memory meet as in a barrier whose post carries the call; others exchange messages.
  */
 
-import type { ProgramRequest } from '../collectives/registry.js';
+import { isDirect, type ProgramRequest } from '../collectives/registry.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { describeCall } from './diagnosis.js';
 import type { Engine } from './engine.js';
@@ -36,7 +36,7 @@ export class Comparison {
 
   /** Whether the operation is to be compared; direct programs do it by themselves. */
   applies(operation: Operation): boolean {
-    return this.#enabled && operation.request.algorithm === 'Ring';
+    return this.#enabled && !isDirect(operation.request.algorithm);
   }
 
   /** Compares on the calling thread. */

@@ -8,6 +8,7 @@
 import { type ProgramRequest, programKey } from '../collectives/registry.js';
 import { Executor } from '../device/host/executor.js';
 import { instantiate, programsOf } from '../device/host/kernels.js';
+import { runBlocks } from '../device/host/launch.js';
 import { createWaiter, type Waiter, type WaiterSettings, type WaitReason } from '../device/host/waiting.js';
 import type { WasmFunction, WasmModule } from '../device/host/webassembly.js';
 import { STATUS } from '../kernel/ir.js';
@@ -57,22 +58,40 @@ export class Engine {
   }
 
   /** Runs a program after all that is queued, block after block. Returns undefined, or why it failed. */
-  run(program: WasmFunction, descriptor: number, blocks: number): RunFailure | undefined {
+  run(
+    program: WasmFunction,
+    descriptor: number,
+    blocks: number,
+    frames = 0,
+    frameBytes = 0,
+  ): RunFailure | undefined {
     if (this.#succeeded !== this.#lastCommand) {
       // What runs after a failure would be taken by other ranks for what has failed.
       const failure = this.#finishQueued(this.#executor!);
       if (failure !== undefined) return failure;
     }
-    return this.runNow(program, descriptor, blocks);
+    return this.runNow(program, descriptor, blocks, frames, frameBytes);
   }
 
   /** The same where the caller knows that nothing is queued. */
-  runNow(program: WasmFunction, descriptor: number, blocks: number): RunFailure | undefined {
+  runNow(
+    program: WasmFunction,
+    descriptor: number,
+    blocks: number,
+    frames = 0,
+    frameBytes = 0,
+  ): RunFailure | undefined {
     const waiter = this.#waiter ?? this.#inlineWaiter;
     waiter.begin(this.#timeoutMs);
     let status = STATUS.done as number;
-    for (let block = 0; block < blocks && status === STATUS.done; block++) {
-      status = program(descriptor, block, blocks) as number;
+    if (frames !== 0) {
+      const { device, area } = this.#team;
+      const launch = { descriptor, blocks, doorbell: area, frames, frameBytes };
+      status = runBlocks(program, launch, device.i32, waiter.imports.relax);
+    } else {
+      for (let block = 0; block < blocks && status === STATUS.done; block++) {
+        status = program(descriptor, block, blocks) as number;
+      }
     }
     waiter.end();
     return status === STATUS.done ? undefined : { status, reason: waiter.reason };
@@ -90,7 +109,13 @@ export class Engine {
   }
 
   /** Queues a program; the promise tells undefined, or why it failed. */
-  async queue(request: ProgramRequest, descriptor: number, blocks: number): Promise<RunFailure | undefined> {
+  async queue(
+    request: ProgramRequest,
+    descriptor: number,
+    blocks: number,
+    frames = 0,
+    frameBytes = 0,
+  ): Promise<RunFailure | undefined> {
     const executor = this.#start();
     const key = programKey(request);
     let module = this.#loaded.get(key);
@@ -98,7 +123,9 @@ export class Engine {
       module = executor.load(moduleFor(request));
       this.#loaded.set(key, module);
     }
-    const command = executor.submit(module, 0, descriptor, blocks, this.#timeoutMs, this.#team.area);
+    const { area } = this.#team;
+    const limit = this.#timeoutMs;
+    const command = executor.submit(module, 0, descriptor, blocks, limit, area, frames, frameBytes);
     this.#lastCommand = command;
     const status = await executor.done(command);
     if (status !== STATUS.done) return { status, reason: executor.reason(command) };

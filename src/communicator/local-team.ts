@@ -76,6 +76,7 @@ export function createLocalTeams(
   { shape, timeoutMs }: Pick<Settings, 'shape' | 'timeoutMs'>,
 ): Team[] {
   const areas: number[] = [];
+  const extensions: number[] = [];
   const meetings = new Map<string, Meeting>();
   const listeners: ((trouble: Trouble) => void)[][] = Array.from({ length: size }, () => []);
   let failure: TuttiError | undefined;
@@ -124,6 +125,11 @@ export function createLocalTeams(
         nextDoorbell: areas[next]!,
         prevDoorbell: areas[prev]!,
       }),
+      extend: (bytes, align) => {
+        const address = device.allocate(bytes, align);
+        extensions.push(address);
+        return address;
+      },
       allGather,
       barrier: async (label) => {
         await allGather(new Uint8Array(0), label);
@@ -147,7 +153,7 @@ export function createLocalTeams(
       close: async () => {
         // Areas go when the last rank has left: until then others may still look at them.
         closed.add(rank);
-        if (closed.size === size) for (const area of areas) device.free(area);
+        if (closed.size === size) for (const address of [...areas, ...extensions]) device.free(address);
       },
     };
   };

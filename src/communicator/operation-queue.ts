@@ -6,6 +6,7 @@
  * it is finished; those behind it wait.
  */
 
+import { isDirect } from '../collectives/registry.js';
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { Comparison } from './comparison.js';
@@ -92,10 +93,10 @@ export class OperationQueue {
   run(operation: Operation, program: WasmFunction): void {
     if (this.#underWay.size > 0) this.#checkApart(operation);
     if (this.#comparison.applies(operation)) this.#comparison.now(operation);
-    const { pieces, descriptor, blocks } = operation;
+    const { pieces, descriptor, blocks, frames, frameBytes } = operation;
     for (let piece = 0; piece < pieces; piece++) {
       this.#copyIn(operation, piece);
-      const failure = this.#engine.run(program, descriptor, blocks);
+      const failure = this.#engine.run(program, descriptor, blocks, frames, frameBytes);
       if (failure !== undefined) throw this.#fail(operation, failure);
       this.#copyOut(operation, piece);
     }
@@ -159,11 +160,11 @@ export class OperationQueue {
   async #submit(operation: Operation, piece: number): Promise<void> {
     this.#failure.check();
     this.#copyIn(operation, piece);
-    const { request, descriptor, blocks } = operation;
+    const { request, descriptor, blocks, frames, frameBytes } = operation;
     // The executor gives up what is behind a comparison that fails.
     const compares = piece === 0 && operation.comparison !== 0;
     const compared = compares ? this.#comparison.inQueue(operation) : undefined;
-    const run = this.#engine.queue(request, descriptor, blocks);
+    const run = this.#engine.queue(request, descriptor, blocks, frames, frameBytes);
     const [failure] = await Promise.all([run, compared]).catch((error) => {
       throw this.#abandon(operation, error);
     });
@@ -174,7 +175,7 @@ export class OperationQueue {
   }
 
   #fail(operation: Operation, failure: RunFailure): TuttiError {
-    return this.#failure.fail(operation.call.collective, failure, operation.request.algorithm !== 'Ring');
+    return this.#failure.fail(operation.call.collective, failure, isDirect(operation.request.algorithm));
   }
 
   #copyIn(operation: Operation, piece: number): void {

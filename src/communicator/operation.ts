@@ -14,7 +14,7 @@
 import { argumentRule } from '../collectives/arithmetic.js';
 import { ControlBlock, signatureOf } from '../collectives/control-block.js';
 import { DirectWork } from '../collectives/direct.js';
-import { type ProgramRequest, reducesElements } from '../collectives/registry.js';
+import { isConnected, isDirect, type ProgramRequest, reducesElements } from '../collectives/registry.js';
 import type { RingCollective } from '../collectives/ring.js';
 import { RingChannel, RingWork, STEPS } from '../collectives/ring-connection.js';
 import type { HostDevice } from '../device/host/host-device.js';
@@ -23,13 +23,13 @@ import { averageArgument } from '../kernel/numeric.js';
 import { type ChannelShare, channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
 import { type HostSelection, oneShotPiece, selectOnHost } from '../tuning/host-selection.js';
 import type { Buffer, CheckedCall } from './buffers.js';
+import { ConnectedOperation } from './connected-operation.js';
 import type { Accesses, ByteRange } from './hazards.js';
+import type { OperationContext } from './operation-context.js';
 import { OutsideArray } from './outside-array.js';
+import { frameBytesFor } from './program-cache.js';
 import { bufferOffsets, receiverOffset, senderOffset } from './rank-area.js';
-import type { Settings } from './settings.js';
-import type { SharedStage } from './shared-stage.js';
 import { type SideBytes, type Staging, type StagingForm, takeStaging } from './staging.js';
-import type { Team } from './team.js';
 
 /**
  * Bytes that ordinary arrays move through staging at a time. Measured on two cores with 2 MiB of second-level cache
@@ -37,17 +37,6 @@ import type { Team } from './team.js';
  * the caches.
  */
 export const STAGE_BYTES = 131072;
-
-/** What operations of one communicator share. */
-export interface OperationContext {
-  readonly team: Team;
-  readonly settings: Settings;
-  /** Address of the PeerTable. */
-  readonly peerTable: number;
-  /** Addresses of each channel's table of ranks by ring distance. */
-  readonly orders: readonly number[];
-  readonly stage: SharedStage;
-}
 
 /** Bits of 1/n in float32, as the low half of a 64-bit cell. */
 function float32Bits(value: number): bigint {
@@ -103,6 +92,9 @@ export class Operation {
   /** Address of the descriptor that the program gets. */
   readonly descriptor: number;
   readonly blocks: number;
+  /** Memory in which blocks of a resumable program keep their state, and bytes for each; 0 for plain programs. */
+  readonly frames: number;
+  readonly frameBytes: number;
   readonly signature: number;
   /**
    * Descriptor of a meeting of all ranks that only compares what they are about to do; 0 when not wanted.
@@ -119,7 +111,9 @@ export class Operation {
   readonly #ranks: number;
   /** Elements of one piece; the whole count when there is but one. */
   readonly #pieceElements: number;
-  /** Shares of the channels when a ring operation is cut: each is cut by itself. */
+  /** For algorithms with connections of their own. */
+  readonly #connected: ConnectedOperation | undefined;
+  /** Shares of the channels when an operation over connections is cut: each is cut by itself. */
   readonly #cutShares: readonly ChannelShare[] | undefined;
   /** Null where both arrays lie in the heap. */
   readonly #staging: Staging | null = null;
@@ -153,9 +147,12 @@ export class Operation {
       bytes: decidingBytes(call, team.size),
       ranks: team.size,
       shared: team.shared,
-      algorithm: settings.algorithm,
-      protocol: settings.protocol,
+      choices: settings.choices,
     });
+    const { algorithm, protocol } = this.selection;
+    this.#connected = isConnected(algorithm)
+      ? new ConnectedOperation(context, call, algorithm, protocol)
+      : undefined;
     this.request = {
       algorithm: this.selection.algorithm,
       collective: call.collective,
@@ -163,6 +160,7 @@ export class Operation {
       type: call.type,
       op: call.op,
       ranks: team.size,
+      ...this.#connected?.program,
     };
     const { send, recv } = call;
     const sendAddress = send === null ? 0 : this.#device.addressOf(send);
@@ -172,7 +170,7 @@ export class Operation {
       staged && buffer !== null ? new OutsideArray(this.#device, buffer) : null;
     this.#outside = { send: outside(send), recv: outside(recv) };
 
-    const direct = this.selection.algorithm !== 'Ring';
+    const direct = isDirect(algorithm);
     const agreed = this.#agreedPiece();
     this.#pieceElements = Math.max(1, call.count);
     if (staged) {
@@ -205,7 +203,8 @@ export class Operation {
     this.#cutShares =
       direct || this.#pieceElements >= call.count
         ? undefined
-        : channelShares(call.count, this.#size, settings.shape.channels, this.selection.protocol);
+        : (this.#connected?.shares ??
+          channelShares(call.count, this.#size, settings.shape.channels, protocol));
     this.pieces =
       this.#cutShares === undefined
         ? Math.max(1, Math.ceil(call.count / this.#pieceElements))
@@ -213,12 +212,17 @@ export class Operation {
     const addresses = this.#staging ?? { send: sendAddress!, recv: recvAddress! };
     const compares = settings.check && !direct && team.shared;
     this.#callsWord = !direct ? (team.area + ControlBlock.fields.ringCalls.offset) >>> 2 : 0;
-    this.blocks = direct ? 1 : settings.shape.channels;
+    this.blocks = this.#connected?.blocks.length ?? (direct ? 1 : settings.shape.channels);
     try {
       this.comparison = compares ? this.#directDescriptor({ send: 0, recv: 0 }, 1, false) : 0;
-      this.descriptor = direct
-        ? this.#directDescriptor(addresses, agreed, inPieces)
-        : this.#ringDescriptor(addresses);
+      this.descriptor =
+        this.#connected !== undefined
+          ? this.#connectedDescriptor(this.#connected, addresses)
+          : direct
+            ? this.#directDescriptor(addresses, agreed, inPieces)
+            : this.#ringDescriptor(addresses);
+      this.frameBytes = frameBytesFor(this.request);
+      this.frames = this.frameBytes === 0 ? 0 : this.#allocateDescriptor(this.blocks * this.frameBytes);
     } catch (error) {
       this.release();
       throw error;
@@ -231,6 +235,7 @@ export class Operation {
    */
   #agreedPiece(): number {
     const { collective } = this.call;
+    if (this.#connected !== undefined) return this.#connected.cut;
     if (this.selection.algorithm === 'Ring') {
       return ringLoopElements(collective as RingCollective, this.#chunkElements(), this.#ranks);
     }
@@ -338,7 +343,25 @@ export class Operation {
     return descriptor;
   }
 
+  #connectedDescriptor(connected: ConnectedOperation, { send, recv }: SideAddresses): number {
+    const descriptor = this.#allocateDescriptor(connected.descriptorBytes);
+    const stride = this.#stride();
+    connected.write(descriptor, {
+      root: this.call.root,
+      send,
+      recv,
+      sendStride: stride,
+      recvStride: stride,
+      argument: averageScalar(this.call, this.#ranks, 'step'),
+    });
+    return descriptor;
+  }
+
   #setShares(descriptor: number, shares: readonly ChannelShare[]): void {
+    if (this.#connected !== undefined) {
+      this.#connected.setShares(descriptor, shares);
+      return;
+    }
     shares.forEach(({ offset, count }, channel) => {
       RingChannel.at(this.#device.dataView, descriptor + RingWork.size + channel * RingChannel.size)
         .set('offset', offset)

@@ -1,12 +1,14 @@
 /** An operation that was checked and planned once and runs as often as wanted. */
 
+import { isDirect } from '../collectives/registry.js';
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { CheckedCall } from './buffers.js';
 import type { Engine, RunFailure } from './engine.js';
 import type { Gate } from './gate.js';
 import { copyAlone } from './lone-rank.js';
-import { Operation, type OperationContext } from './operation.js';
+import { Operation } from './operation.js';
+import type { OperationContext } from './operation-context.js';
 
 /** An operation that was checked and planned once. */
 export interface PreparedOperation {
@@ -46,6 +48,8 @@ export class Prepared implements PreparedOperation {
   #engine: Engine | undefined;
   #descriptor = 0;
   #blocks = 0;
+  #frames = 0;
+  #frameBytes = 0;
   #underWay = 0;
   #released = false;
   /** Why it can never run again. */
@@ -64,14 +68,20 @@ export class Prepared implements PreparedOperation {
   get explanation(): string {
     if (this.#operation === null) return 'one rank: a copy';
     const { algorithm, protocol, reason } = this.#operation.selection;
-    return `${algorithm}${algorithm === 'Ring' ? ` ${protocol}` : ''}: ${reason}`;
+    return `${algorithm}${isDirect(algorithm) ? '' : ` ${protocol}`}: ${reason}`;
   }
 
   run(): void {
     const program = this.#program;
     if (program === undefined) this.#firstRun();
     else if (this.#gate?.open === true) {
-      const failure = this.#engine!.runNow(program, this.#descriptor, this.#blocks);
+      const failure = this.#engine!.runNow(
+        program,
+        this.#descriptor,
+        this.#blocks,
+        this.#frames,
+        this.#frameBytes,
+      );
       if (failure !== undefined) throw this.#runner.failureOf(this.#operation!, failure);
     } else this.#runner.run(this.#operation!, program);
   }
@@ -90,6 +100,8 @@ export class Prepared implements PreparedOperation {
     this.#engine = shortcut?.engine;
     this.#descriptor = operation.descriptor;
     this.#blocks = operation.blocks;
+    this.#frames = operation.frames;
+    this.#frameBytes = operation.frameBytes;
     this.#program = program;
     this.#runner.run(operation, program);
   }

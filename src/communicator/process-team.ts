@@ -44,8 +44,9 @@ async function exchange<T>(bootstrap: Bootstrap, label: string, own: T): Promise
 }
 
 function settingsKey(settings: Settings): string {
-  const { shape, algorithm, protocol, check } = settings;
-  return JSON.stringify({ ...shape, algorithm: algorithm ?? 'auto', protocol: protocol ?? 'auto', check });
+  const { shape, choices, ranksPerNode, check } = settings;
+  const { algorithm = 'auto', protocol = 'auto' } = choices;
+  return JSON.stringify({ ...shape, algorithm, protocol, ranksPerNode: ranksPerNode ?? 'auto', check });
 }
 
 /** Forwards losses and aborts that the bootstrap reports. */
@@ -77,9 +78,10 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
   const device = HostDevice.shared({ localRanks: localSize });
   const area = device.allocate(rankAreaBytes(shape), 4096);
   const windows: PeerWindow[] = [];
+  const extensions: number[] = [];
   const giveBack = () => {
     for (const window of windows.splice(0)) window.close();
-    device.free(area);
+    for (const address of [area, ...extensions.splice(0)]) device.free(address);
   };
   try {
     const challenge = randomBytes(CHALLENGE_BYTES);
@@ -188,6 +190,11 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
         nextDoorbell: areas[next]!,
         prevDoorbell: areas[prev]!,
       }),
+      extend: (bytes, align) => {
+        const address = device.allocate(bytes, align);
+        extensions.push(address);
+        return address;
+      },
       ...control,
       close: async () => {
         await bootstrap.close();

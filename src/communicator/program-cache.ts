@@ -9,17 +9,35 @@ import { buildProgram, type ProgramRequest, programKey } from '../collectives/re
 import { loadModule } from '../device/host/kernels.js';
 import type { WasmModule } from '../device/host/webassembly.js';
 import { WASM_TRAITS } from '../kernel/ir.js';
-import { compileWasm } from '../kernel/wasm/compile.js';
+import { compileWasm, frameBytes } from '../kernel/wasm/compile.js';
 
-const modules = new Map<string, WasmModule>();
+interface Compiled {
+  readonly module: WasmModule;
+  /** Bytes that a block of a resumable program keeps its state in; 0 for plain programs. */
+  readonly frameBytes: number;
+}
+
+const modules = new Map<string, Compiled>();
 
 /** The module of one program; the program is its only export. */
 export function moduleFor(request: ProgramRequest): WasmModule {
+  return compiled(request).module;
+}
+
+/** Bytes that each block of a resumable program needs for its state; 0 for a plain one. */
+export function frameBytesFor(request: ProgramRequest): number {
+  return request.resumable === true ? compiled(request).frameBytes : 0;
+}
+
+function compiled(request: ProgramRequest): Compiled {
   const key = programKey(request);
-  let module = modules.get(key);
-  if (module === undefined) {
-    module = loadModule(compileWasm(buildProgram(WASM_TRAITS, request)));
-    modules.set(key, module);
+  let made = modules.get(key);
+  if (made === undefined) {
+    const program = buildProgram(WASM_TRAITS, request);
+    const resumable = request.resumable === true;
+    const module = loadModule(compileWasm(program, { resumable }));
+    made = { module, frameBytes: resumable ? frameBytes(program) : 0 };
+    modules.set(key, made);
   }
-  return module;
+  return made;
 }

@@ -2,11 +2,11 @@
  * Settings of a communicator: options first, then environment variables, then defaults.
  */
 
-import { ALGORITHMS, type Algorithm } from '../collectives/registry.js';
+import type { Algorithm } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
 import { LL_BUFFER_BYTES, SIMPLE_BUFFER_BYTES, STEPS } from '../collectives/ring-connection.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { parseAlgorithm, parseProtocol, RING_PROTOCOLS } from '../tuning/host-selection.js';
+import { type HostChoices, hostChoices } from '../tuning/host-choices.js';
 import type { RankAreaShape } from './rank-area.js';
 
 export interface CommunicatorOptions {
@@ -14,9 +14,17 @@ export interface CommunicatorOptions {
   readonly timeoutMs?: number;
   /** Longest wait for the other ranks at the start, milliseconds. Default 120000 (TUTTI_INIT_TIMEOUT_MS). */
   readonly initTimeoutMs?: number;
-  /** Forces an algorithm (NCCL_ALGO) or a ring protocol (NCCL_PROTO); must be equal on all ranks. */
-  readonly algorithm?: Algorithm;
-  readonly protocol?: RingProtocol;
+  /**
+   * Allows some algorithms only (NCCL_ALGO) or protocols (NCCL_PROTO): a name, or a list as in NCCL's variables, for
+   * instance 'ring;allreduce:tree' or '^OneShot'. Calls for which nothing is left fail. Must be equal on all ranks.
+   */
+  readonly algorithm?: Algorithm | (string & {});
+  readonly protocol?: RingProtocol | (string & {});
+  /**
+   * Ranks of one emulated node (TUTTI_RANKS_PER_NODE), for algorithms that treat the ranks of a node and the nodes
+   * differently; must be equal on all ranks. Default: as the algorithm likes.
+   */
+  readonly ranksPerNode?: number;
   /**
    * Compare operation, type, operator, root and count of all ranks before every ring operation (TUTTI_CHECK=1).
    * Direct algorithms always compare them: it costs them nothing.
@@ -34,6 +42,7 @@ export const COMMUNICATOR_OPTIONS: readonly (keyof CommunicatorOptions)[] = [
   'initTimeoutMs',
   'algorithm',
   'protocol',
+  'ranksPerNode',
   'check',
   'channels',
   'sockets',
@@ -42,8 +51,8 @@ export const COMMUNICATOR_OPTIONS: readonly (keyof CommunicatorOptions)[] = [
 export interface Settings {
   readonly timeoutMs: number;
   readonly initTimeoutMs: number;
-  readonly algorithm: Algorithm | undefined;
-  readonly protocol: RingProtocol | undefined;
+  readonly choices: HostChoices;
+  readonly ranksPerNode: number | undefined;
   readonly check: boolean;
   readonly sockets: boolean;
   readonly shape: RankAreaShape;
@@ -87,17 +96,54 @@ function positive(name: string, value: number, least: number): number {
   return value;
 }
 
-function oneOf<T>(name: string, value: T | undefined, names: readonly T[]): T | undefined {
-  if (value === undefined || names.includes(value)) return value;
+/** A list of names; what they are is found out by whoever reads it. */
+function list(name: string, value: unknown): string | undefined {
+  if (value === undefined || typeof value === 'string') return value;
   throw new TuttiError(
     'invalidArgument',
-    `${name} is ${String(value)}; it must be one of ${names.join(', ')}`,
+    `${name} is ${String(value)}; it must be a name or a list of names`,
+  );
+}
+
+/** Options first, each before its variable. */
+function choicesOf(options: CommunicatorOptions, env: Environment): HostChoices {
+  const algorithm = list('algorithm', options.algorithm);
+  const protocol = list('protocol', options.protocol);
+  try {
+    return readChoices(algorithm, protocol, env);
+  } catch (error) {
+    const isOption = algorithm !== undefined || protocol !== undefined;
+    if (!TuttiError.is(error) || !isOption) throw error;
+    throw new TuttiError('invalidArgument', error.message, { cause: error });
+  }
+}
+
+function readChoices(
+  algorithm: string | undefined,
+  protocol: string | undefined,
+  env: Environment,
+): HostChoices {
+  return hostChoices(
+    { algorithm: algorithm ?? env.NCCL_ALGO, protocol: protocol ?? env.NCCL_PROTO },
+    {
+      algorithm: algorithm === undefined ? 'NCCL_ALGO' : 'algorithm',
+      protocol: protocol === undefined ? 'NCCL_PROTO' : 'protocol',
+    },
   );
 }
 
 function flag(name: string, value: boolean | undefined): boolean | undefined {
   if (value === undefined || typeof value === 'boolean') return value;
   throw new TuttiError('invalidArgument', `${name} is ${String(value)}; it must be true or false`);
+}
+
+function ranksPerNode(options: CommunicatorOptions, env: Environment): number | undefined {
+  const value = options.ranksPerNode ?? integer(env, 'TUTTI_RANKS_PER_NODE', 1, 2 ** 20);
+  if (value === undefined || (Number.isInteger(value) && value >= 1)) return value;
+  throw new TuttiError(
+    'invalidArgument',
+    `ranksPerNode is ${String(value)}; it must be an integer of at least 1`,
+  );
 }
 
 export function resolveSettings(options: CommunicatorOptions, env: Environment): Settings {
@@ -119,10 +165,8 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
       options.initTimeoutMs ?? integer(env, 'TUTTI_INIT_TIMEOUT_MS', 1, 2 ** 31) ?? INIT_TIMEOUT_MS,
       1,
     ),
-    algorithm:
-      oneOf('algorithm', options.algorithm, ALGORITHMS) ?? parseAlgorithm(env.NCCL_ALGO, 'NCCL_ALGO'),
-    protocol:
-      oneOf('protocol', options.protocol, RING_PROTOCOLS) ?? parseProtocol(env.NCCL_PROTO, 'NCCL_PROTO'),
+    choices: choicesOf(options, env),
+    ranksPerNode: ranksPerNode(options, env),
     check: flag('check', options.check) ?? env.TUTTI_CHECK === '1',
     sockets:
       flag('sockets', options.sockets) ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),

@@ -195,6 +195,11 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
         nextDoorbell: doorbell,
         prevDoorbell: doorbell,
       }),
+      extend: (bytes, align) => {
+        const address = device.allocate(bytes, align);
+        memory.push(address);
+        return address;
+      },
       allGather: control.allGather,
       barrier: control.barrier,
       onTrouble: (listener) => {

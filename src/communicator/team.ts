@@ -37,6 +37,8 @@ export interface Team {
   readonly areas: readonly number[];
   readonly segments: readonly number[];
   links(channel: number): RingLinks;
+  /** More zeroed memory of the own segment that lives as long as the area does. Throws `systemError` if there is none. */
+  extend(bytes: number, align: number): number;
   /** Processes whose death ends every wait. */
   readonly peers: readonly WaitPeer[];
   /** Who keeps this rank waiting, where that has been found out without sharing memory. */

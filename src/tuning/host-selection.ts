@@ -3,14 +3,16 @@
  *
  * Ranks that share memory meet directly: one-shot through the posts while the data are small, two-shot
  * between the buffers beyond. Without shared memory the ring is the only way; it takes LL for small messages.
- * NCCL_ALGO and NCCL_PROTO (or the communicator's options) force a choice.
+ * NCCL_ALGO and NCCL_PROTO (or the communicator's options) leave fewer candidates, and as with NCCL a call without any
+ * fails. An algorithm that knows only Simple is used with it whatever the list of protocols says.
  * The thresholds were measured on two cores with bench/host.js and are revisited when it is run elsewhere.
  */
 
 import { type Collective, EAGER_BYTES, MAX_DIRECT_RANKS } from '../collectives/control-block.js';
-import { ALGORITHMS, type Algorithm } from '../collectives/registry.js';
+import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
 import { TuttiError } from '../errors/tutti-error.js';
+import { functionName, type HostChoices } from './host-choices.js';
 
 export interface HostSelectionInput {
   readonly collective: Collective;
@@ -19,8 +21,7 @@ export interface HostSelectionInput {
   readonly ranks: number;
   /** All ranks reach each other's memory. */
   readonly shared: boolean;
-  readonly algorithm?: Algorithm | undefined;
-  readonly protocol?: RingProtocol | undefined;
+  readonly choices: HostChoices;
 }
 
 export interface HostSelection {
@@ -33,79 +34,109 @@ export interface HostSelection {
 /** Below this a one-shot wins: its copy through the post costs less than the closing barrier. */
 export const ONE_SHOT_BYTES = 512;
 
-/** Ring messages up to this many bytes per rank and step travel by LL. */
+/** Messages of up to this many bytes per rank and step travel by LL. */
 export const RING_LL_BYTES = 16384;
 
+/** Which of several allowed algorithms comes first, where the usual one is not among them. */
+const PREFERENCE: readonly Algorithm[] = ['TwoShot', 'OneShot', 'Ring'];
+
 export function selectOnHost(input: HostSelectionInput): HostSelection {
-  const { collective, bytes, ranks, shared } = input;
-  const direct = shared && ranks <= MAX_DIRECT_RANKS;
-  // LL flags travel in the data, which only memory can show one by one: sockets take Simple.
-  const ringProtocol = shared
-    ? (input.protocol ?? (bytes / ranks <= RING_LL_BYTES ? 'LL' : 'Simple'))
-    : 'Simple';
-  if (input.algorithm === 'Ring' || (input.algorithm === undefined && !direct)) {
-    const reason =
-      input.algorithm === 'Ring'
-        ? 'the ring was asked for'
-        : shared
-          ? `direct algorithms end at ${MAX_DIRECT_RANKS} ranks`
-          : 'the ranks do not share memory';
-    return { algorithm: 'Ring', protocol: ringProtocol, reason };
-  }
-  if (!direct) {
-    throw new TuttiError(
-      'invalidUsage',
-      `algorithm ${input.algorithm} needs at most ${MAX_DIRECT_RANKS} ranks that share memory; unset NCCL_ALGO or choose Ring`,
-    );
-  }
+  const { collective, choices, shared } = input;
   if (collective === 'barrier')
     return { algorithm: 'OneShot', protocol: 'Simple', reason: 'a barrier has no data' };
-  if (input.algorithm !== undefined) {
-    return { algorithm: input.algorithm, protocol: 'Simple', reason: `${input.algorithm} was asked for` };
-  }
-  if (input.protocol !== undefined) {
-    return {
+  const usual = usualAlgorithm(input);
+  const protocols = choices.protocols(collective);
+  // A protocol can only be asked of connections.
+  const askedProtocol = protocols.length === 1 ? protocols[0]! : undefined;
+  if (choices.anyAlgorithm(collective) && protocols.length > 0) {
+    if (askedProtocol === undefined || !isDirect(usual.algorithm)) return withProtocol(input, usual);
+    return withProtocol(input, {
       algorithm: 'Ring',
-      protocol: input.protocol,
-      reason: `protocol ${input.protocol} belongs to the ring`,
-    };
+      reason: `protocol ${askedProtocol} belongs to the ring`,
+    });
+  }
+  const obstacles = new Map<Algorithm, string>();
+  // A list of protocols without any of ours leaves no candidate: direct programs have none to speak of.
+  const all = choices.anyAlgorithm(collective)
+    ? ALGORITHMS.filter((name) => !isDirect(name))
+    : [usual.algorithm, ...PREFERENCE, ...ALGORITHMS];
+  for (const algorithm of all) {
+    const obstacle = obstacleTo(algorithm, input);
+    if (obstacle !== undefined) {
+      obstacles.set(algorithm, obstacle);
+      continue;
+    }
+    const reason = algorithm === usual.algorithm && shared ? usual.reason : `${algorithm} was asked for`;
+    const asked = algorithm === 'Ring' ? 'the ring was asked for' : reason;
+    return withProtocol(input, { algorithm, reason: asked });
+  }
+  throw noCandidate(input, obstacles);
+}
+
+type Unfinished = Omit<HostSelection, 'protocol'>;
+
+/** What is chosen where everything is allowed. */
+function usualAlgorithm({ bytes, ranks, shared }: HostSelectionInput): Unfinished {
+  if (!shared) return { algorithm: 'Ring', reason: 'the ranks do not share memory' };
+  if (ranks > MAX_DIRECT_RANKS) {
+    return { algorithm: 'Ring', reason: `direct algorithms end at ${MAX_DIRECT_RANKS} ranks` };
   }
   return bytes <= ONE_SHOT_BYTES
-    ? {
-        algorithm: 'OneShot',
-        protocol: 'Simple',
-        reason: `at most ${ONE_SHOT_BYTES} bytes: inside the posts`,
-      }
-    : {
-        algorithm: 'TwoShot',
-        protocol: 'Simple',
-        reason: `more than ${ONE_SHOT_BYTES} bytes: between the buffers`,
-      };
+    ? { algorithm: 'OneShot', reason: `at most ${ONE_SHOT_BYTES} bytes: inside the posts` }
+    : { algorithm: 'TwoShot', reason: `more than ${ONE_SHOT_BYTES} bytes: between the buffers` };
+}
+
+/** Why an algorithm cannot be taken; undefined when it can. */
+function obstacleTo(
+  algorithm: Algorithm,
+  { collective, choices, shared, ranks }: HostSelectionInput,
+): string | undefined {
+  if (!choices.allowsAlgorithm(collective, algorithm)) return 'not in the list';
+  if (!supports(algorithm, collective)) return `does not do ${functionName(collective)}`;
+  if (algorithm !== 'Ring' && !shared) return 'needs ranks that share memory';
+  const able = protocolsOf(algorithm);
+  const allowed = choices.protocols(collective);
+  if (able.length > 1 && !able.some((protocol) => allowed.includes(protocol))) {
+    return `has ${able.join(' and ')} only`;
+  }
+  if (isDirect(algorithm) && ranks > MAX_DIRECT_RANKS) return `needs at most ${MAX_DIRECT_RANKS} ranks`;
+  return undefined;
+}
+
+function noCandidate(
+  { collective, choices }: HostSelectionInput,
+  obstacles: ReadonlyMap<Algorithm, string>,
+): TuttiError {
+  const set = [
+    ...(choices.algorithm === undefined ? [] : [` NCCL_ALGO was set to ${choices.algorithm}.`]),
+    ...(choices.protocol === undefined ? [] : [` NCCL_PROTO was set to ${choices.protocol}.`]),
+  ].join('');
+  const asked = [...obstacles]
+    .filter(([, why]) => why !== 'not in the list')
+    .map(([name, why]) => `${name} ${why}`);
+  const why = asked.length === 0 ? 'no name of the list has a program on host memory' : asked.join(', ');
+  return new TuttiError(
+    'invalidUsage',
+    `No algorithm/protocol available for function ${functionName(collective)}:${set} ${why}; ` +
+      'leave the variable or option out, or add Ring to it',
+  );
+}
+
+/** LL while what a step moves is small, Simple beyond, unless a list says otherwise. */
+function withProtocol(input: HostSelectionInput, { algorithm, reason }: Unfinished): HostSelection {
+  const { collective, bytes, ranks, shared, choices } = input;
+  const able = protocolsOf(algorithm);
+  const allowed = choices.protocols(collective).filter((protocol) => able.includes(protocol));
+  const candidates = allowed.length > 0 ? allowed : able;
+  // LL flags travel in the data, which only memory can show one by one: sockets take Simple.
+  const small = bytes / ranks <= RING_LL_BYTES;
+  const wanted = shared && small ? 'LL' : 'Simple';
+  const protocol = !shared ? 'Simple' : candidates.includes(wanted) ? wanted : candidates[0]!;
+  return { algorithm, protocol, reason };
 }
 
 /** Elements of one one-shot round: what fits into a post (a reduce-scatter post holds a block per rank). */
 export function oneShotPiece(collective: Collective, elementBytes: number, ranks: number): number {
   const room = collective === 'reduceScatter' ? Math.floor(EAGER_BYTES / ranks) : EAGER_BYTES;
   return Math.max(1, Math.floor(room / elementBytes));
-}
-
-export const RING_PROTOCOLS: readonly RingProtocol[] = ['LL', 'Simple'];
-
-export function parseAlgorithm(text: string | undefined, name: string): Algorithm | undefined {
-  return parseName(text, ALGORITHMS, name);
-}
-
-export function parseProtocol(text: string | undefined, name: string): RingProtocol | undefined {
-  return parseName(text, RING_PROTOCOLS, name);
-}
-
-function parseName<T extends string>(
-  text: string | undefined,
-  names: readonly T[],
-  variable: string,
-): T | undefined {
-  if (text === undefined || text === '') return undefined;
-  const found = names.find((name) => name.toLowerCase() === text.toLowerCase());
-  if (found !== undefined) return found;
-  throw new TuttiError('invalidUsage', `${variable}=${text} is unknown here; use one of ${names.join(', ')}`);
 }

@@ -12,6 +12,7 @@ import {
   ReceiverControl,
   RingChannel,
   RingWork,
+  ringEnds,
   SenderControl,
   STEPS,
 } from '#src/collectives/ring-connection.js';
@@ -46,10 +47,11 @@ export function driver(traits: Traits, options: DriverOptions): Program {
   return kernel(`${direction}_${protocol}`, traits, (k, work) => {
     const channel = k.field(work, RingWork, 'channels');
     const arithmetic = stepArithmetic(k, { type, op: 'sum' }, () => k.u64(0));
+    const ends = ringEnds(k, work, channel, protocol);
     const primitives = new Primitives(
       protocol === 'LL'
-        ? new LowLatencyProtocol(k, work, channel, type, arithmetic, lowLatency)
-        : new SimpleProtocol(k, work, channel, type, arithmetic, shape),
+        ? new LowLatencyProtocol(k, ends, type, arithmetic, lowLatency)
+        : new SimpleProtocol(k, ends, type, arithmetic, shape),
     );
     options.before?.(k, channel);
     const script = work.offset(RingWork.size);

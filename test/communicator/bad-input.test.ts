@@ -359,8 +359,11 @@ describe('making communicators', () => {
     [{ channels: 0 }, 'channels is 0; it must be an integer from 1 to 64'],
     [{ channels: 2.5 }, 'channels is 2.5; it must be an integer'],
     [{ check: 'yes' }, 'check is yes; it must be true or false'],
-    [{ algorithm: 'Tree' }, 'algorithm is Tree; it must be one of OneShot, TwoShot, Ring'],
-    [{ protocol: 'LL128' }, 'protocol is LL128; it must be one of LL, Simple'],
+    [{ algorithm: 'Trie' }, 'Unrecognized element token "Trie" (did you mean Tree?)'],
+    [{ algorithm: 'allreduce:Ring;Tree' }, 'All entries except the first must have a prefix'],
+    [{ algorithm: 7 }, 'algorithm is 7; it must be a name or a list of names'],
+    [{ protocol: 'LL64' }, 'Unrecognized element token "LL64"'],
+    [{ ranksPerNode: 0 }, 'ranksPerNode is 0; it must be an integer of at least 1'],
   ])('refuses %j', async (options, words) => {
     const [error] = await rejections([createLocalCommunicators(2, options as never)]);
     expectError(error, { code: 'invalidArgument', words: [words] });

@@ -44,6 +44,8 @@ const ALGORITHMS = [
   ['one-shot', { algorithm: 'OneShot' }],
   ['ring LL', { algorithm: 'Ring', protocol: 'LL' }],
   ['ring Simple', { algorithm: 'Ring', protocol: 'Simple' }],
+  ['tree LL', { algorithm: 'Tree', protocol: 'LL' }],
+  ['tree Simple', { algorithm: 'Tree', protocol: 'Simple' }],
 ] as const;
 
 describe('a rank that is killed', () => {

@@ -59,6 +59,9 @@ export interface PerfOptions {
   readonly perIterationSkip: number;
   /** Buffers in the shared heap that peers can reach, or ordinary typed arrays. */
   readonly memory: 'window' | 'array';
+  /** NCCL's lists of algorithms and protocols, or `each` for a table of every one there is. */
+  readonly algo?: string;
+  readonly proto?: string;
   /** The JSON document goes to standard output in place of the table. */
   readonly jsonToStdout: boolean;
   /** The JSON document is written to this file beside the table. */
@@ -255,6 +258,18 @@ const SPECS: readonly OptionSpec[] = [
     value: 'KIND',
     help: 'window: buffers that peers reach directly; array: ordinary typed arrays (window)',
     apply: (o, v, what) => (o.memory = parseMemory(v, what)),
+  },
+  {
+    long: 'algo',
+    value: 'LIST',
+    help: 'algorithms as in NCCL_ALGO, or each: a table of every one there is',
+    apply: (o, v) => (o.algo = v),
+  },
+  {
+    long: 'proto',
+    value: 'LIST',
+    help: 'protocols as in NCCL_PROTO, or each',
+    apply: (o, v) => (o.proto = v),
   },
   {
     long: 'json',

@@ -9,6 +9,7 @@ import { type MessagePort, parentPort, receiveMessageOnPort } from 'node:worker_
 import { ownThread } from '../../system/process-liveness.js';
 import { CONTROL, LAUNCH_STATUS, REASONS, SLOT, slotWord, WAITER_OFFSET } from './executor-control.js';
 import { instantiate, programNames } from './kernels.js';
+import { runBlocks } from './launch.js';
 import { Waiter, type WaiterSettings, type WaitPeer } from './waiting.js';
 import type { WasmFunction, WasmMemory, WasmModule } from './webassembly.js';
 
@@ -133,43 +134,20 @@ class ExecutorWorker {
     i32[slot + SLOT.peer] = reason?.peer ?? -1;
   }
 
-  /**
-   * Runs the blocks of a launch in order. A resumable program that is blocked lets the next block go on and is
-   * called again later, so blocks may wait for each other. The first status that is not "done" ends the launch.
-   */
   #launch(program: WasmFunction, slot: number): number {
     const i32 = this.#i32;
-    const descriptor = i32[slot + SLOT.descriptor]!;
-    const blocks = i32[slot + SLOT.blocks]!;
     const frames = i32[slot + SLOT.frames]! >>> 0;
-    const frameBytes = i32[slot + SLOT.frameBytes]!;
     if (program.length > PLAIN_PARAMETERS && frames === 0) {
       throw new Error('the program is resumable: submit it with memory for the frames of its blocks');
     }
-    let blocked: number[] | undefined;
-    for (let block = 0; block < blocks; block++) {
-      const frame = frames + block * frameBytes;
-      // A frame that begins with 0 starts its block from the beginning.
-      if (frames !== 0) i32[frame >>> 2] = 0;
-      const status = program(descriptor, block, blocks, frame);
-      if (status === LAUNCH_STATUS.blocked) (blocked ??= []).push(block);
-      else if (status !== LAUNCH_STATUS.done) return status >>> 0;
-    }
-    const doorbell = i32[slot + SLOT.doorbell]!;
-    for (let round = 0; blocked !== undefined && blocked.length > 0; round++) {
-      if (this.#waiter.imports.relax(round, doorbell) !== 0) return LAUNCH_STATUS.aborted;
-      const before = blocked.length;
-      const still: number[] = [];
-      for (const block of blocked) {
-        const status = program(descriptor, block, blocks, frames + block * frameBytes);
-        if (status === LAUNCH_STATUS.blocked) still.push(block);
-        else if (status !== LAUNCH_STATUS.done) return status >>> 0;
-      }
-      blocked = still;
-      // A block has ended: others may be about to, so wait as at the beginning.
-      if (still.length < before) round = -1;
-    }
-    return LAUNCH_STATUS.done;
+    const launch = {
+      descriptor: i32[slot + SLOT.descriptor]!,
+      blocks: i32[slot + SLOT.blocks]!,
+      doorbell: i32[slot + SLOT.doorbell]!,
+      frames,
+      frameBytes: i32[slot + SLOT.frameBytes]!,
+    };
+    return runBlocks(program, launch, i32, this.#waiter.imports.relax);
   }
 
   #program(module: number, program: number): WasmFunction {

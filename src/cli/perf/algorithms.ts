@@ -1,0 +1,90 @@
+/**
+ * `--algo` and `--proto`: which algorithms and protocols a run measures, one after the other with a table each.
+ *
+ * Only the measured collective is restricted: what perf itself exchanges between the ranks takes whatever is usual.
+ */
+import type { Collective } from '../../collectives/control-block.js';
+import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../../collectives/registry.js';
+import type { CommunicatorOptions } from '../../communicator/settings.js';
+import { TuttiError } from '../../errors/tutti-error.js';
+import { functionName, hostChoices } from '../../tuning/host-choices.js';
+import type { CollectiveName } from './sizes.js';
+
+/** One table: values of --algo and --proto, absent where nobody asked. */
+export interface Variant {
+  readonly algo?: string;
+  readonly proto?: string;
+}
+
+/** Every one there is. */
+export const EACH = 'each';
+
+const COLLECTIVE_OF: Partial<Record<CollectiveName, Collective>> = {
+  all_reduce: 'allReduce',
+  all_gather: 'allGather',
+  reduce_scatter: 'reduceScatter',
+  broadcast: 'broadcast',
+  reduce: 'reduce',
+};
+
+const isEach = (text: string | undefined): boolean => text?.toLowerCase() === EACH;
+
+/** The tables of a run. `each` gives all pairs of algorithm and protocol that have a program for the collective. */
+export function variants(collective: CollectiveName, { algo, proto }: Variant): Variant[] {
+  if (!isEach(algo) && !isEach(proto)) return [{ ...keep('algo', algo), ...keep('proto', proto) }];
+  const known = COLLECTIVE_OF[collective];
+  const able = ALGORITHMS.filter((algorithm) => known !== undefined && supports(algorithm, known));
+  const algorithms = isEach(algo) ? able : algo === undefined ? able : [named(algo, able, collective)];
+  return algorithms.flatMap((algorithm): Variant[] => {
+    // Direct programs have nothing to choose between.
+    if (isDirect(algorithm)) return isEach(proto) || proto === undefined ? [{ algo: algorithm }] : [];
+    const all = protocolsOf(algorithm);
+    const protocols = isEach(proto)
+      ? all
+      : all.filter((one) => proto === undefined || one.toLowerCase() === proto.toLowerCase());
+    if (proto === undefined) return [{ algo: algorithm }];
+    return protocols.map((protocol) => ({ algo: algorithm, proto: protocol }));
+  });
+}
+
+function named(text: string, able: readonly Algorithm[], collective: CollectiveName): Algorithm {
+  const found = able.find((name) => name.toLowerCase() === text.toLowerCase());
+  if (found !== undefined) return found;
+  throw new TuttiError(
+    'invalidArgument',
+    `--algo ${text} --proto each: ${collective} has ${able.join(', ')}; give one of them, or each`,
+  );
+}
+
+const keep = (key: keyof Variant, value: string | undefined): Variant =>
+  value === undefined ? {} : { [key]: value };
+
+/**
+ * Options of the communicators of a table: the lists given, or those of NCCL_ALGO and NCCL_PROTO, for the measured
+ * collective alone.
+ *
+ * @throws TuttiError invalidUsage for unknown names
+ */
+export function communicatorOptions(
+  collective: CollectiveName,
+  { algo, proto }: Variant,
+  env: Readonly<Record<string, string | undefined>>,
+): CommunicatorOptions {
+  const known = COLLECTIVE_OF[collective];
+  if (known === undefined) return {};
+  const lists = { algorithm: algo ?? env.NCCL_ALGO, protocol: proto ?? env.NCCL_PROTO };
+  const names = {
+    algorithm: algo === undefined ? 'NCCL_ALGO' : '--algo',
+    protocol: proto === undefined ? 'NCCL_PROTO' : '--proto',
+  };
+  const choices = hostChoices(lists, names);
+  const allowed = ALGORITHMS.filter((algorithm) => choices.allowsAlgorithm(known, algorithm));
+  const protocols = choices.protocols(known);
+  const prefix = functionName(known);
+  return {
+    ...(allowed.length < ALGORITHMS.length && {
+      algorithm: `${prefix}:${allowed.length > 0 ? allowed.join(',') : lists.algorithm}`,
+    }),
+    ...(protocols.length < 2 && { protocol: `${prefix}:${protocols.length > 0 ? protocols[0] : 'LL128'}` }),
+  };
+}

@@ -1,0 +1,79 @@
+/**
+ * The algorithms with connections of their own, by name, and what all ranks of a communicator set for them.
+ */
+
+import { MAX_POOLS } from '../collectives/control-block.js';
+import { CONNECTED_NAMES, type ConnectedName } from '../collectives/registry.js';
+import { STEPS } from '../collectives/ring-connection.js';
+import type { ConnectedAlgorithm, ConnectedCall, ConnectedSetting } from './connected-plan.js';
+import { slotElements } from './connected-plan.js';
+import { treeAlgorithm, treeShares } from './tree-plan.js';
+
+/**
+ * Bytes of the slots of one connection unless NCCL_BUFFSIZE or NCCL_LL_BUFFSIZE asks for less: a rank has several
+ * connections, and what travels should stay in a second-level cache of a core (1 to 2 MiB).
+ */
+export const CONNECTION_BYTES = 524288;
+
+/** The limits that a user may have set. */
+export interface ConnectedLimits {
+  readonly ranks: number;
+  /** Undefined where nobody has said. */
+  readonly ranksPerNode: number | undefined;
+  readonly channels: number;
+  readonly llBytes: number;
+  readonly simpleBytes: number;
+}
+
+export function connectedSetting(
+  algorithm: ConnectedName,
+  protocol: 'LL' | 'Simple',
+  { ranks, ranksPerNode, channels, llBytes, simpleBytes }: ConnectedLimits,
+): ConnectedSetting {
+  const buffer = Math.min(CONNECTION_BYTES, protocol === 'LL' ? llBytes : simpleBytes);
+  return {
+    ranks,
+    perNode: ranksPerNode ?? usualPerNode(algorithm),
+    channels,
+    protocol,
+    slotBytes: Math.floor(buffer / STEPS / 512) * 512,
+  };
+}
+
+/** A tree treats every rank as a node of its own where nobody speaks of nodes: that is the shallowest. */
+function usualPerNode(algorithm: ConnectedName): number {
+  switch (algorithm) {
+    case 'Tree':
+      return 1;
+  }
+}
+
+const UNSPLIT_TREE = treeAlgorithm('unsplit');
+const SPLIT_TREE = treeAlgorithm('split');
+
+/** The form of an algorithm for a call; every form has the same connections. */
+export function connectedAlgorithm(
+  name: ConnectedName,
+  setting: ConnectedSetting,
+  call: ConnectedCall,
+): { readonly algorithm: ConnectedAlgorithm; readonly resumable: boolean } {
+  switch (name) {
+    case 'Tree': {
+      const chunk = slotElements(setting, call.elementBytes);
+      const most = Math.max(...treeShares(setting, call.elementBytes, call.count).map(({ count }) => count));
+      // Both directions at once pay where there are chunks to go both ways.
+      const splits = setting.protocol === 'Simple' && most > SPLIT_CHUNKS * chunk;
+      return { algorithm: splits ? SPLIT_TREE : UNSPLIT_TREE, resumable: splits };
+    }
+  }
+}
+
+/** Chunks of a channel from which on a tree is split. */
+const SPLIT_CHUNKS = 1;
+
+/** Number of the pool word of an algorithm and protocol in every control block. */
+export function poolIndex(algorithm: ConnectedName, protocol: 'LL' | 'Simple'): number {
+  const index = 2 * CONNECTED_NAMES.indexOf(algorithm) + (protocol === 'LL' ? 0 : 1);
+  if (index >= MAX_POOLS) throw new RangeError(`there are ${MAX_POOLS} pools, not ${index + 1}`);
+  return index;
+}

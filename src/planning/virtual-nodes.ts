@@ -1,0 +1,31 @@
+/**
+ * Emulated nodes: the ranks of one machine in groups of neighbours, so that algorithms for clusters run, and can be
+ * watched, on one host. (TUTTI_RANKS_PER_NODE; the last node may have fewer ranks.)
+ */
+
+export interface VirtualNodes {
+  readonly ranks: number;
+  /** Ranks of every node but perhaps the last. */
+  readonly perNode: number;
+}
+
+export function nodeCount({ ranks, perNode }: VirtualNodes): number {
+  return Math.ceil(ranks / perNode);
+}
+
+export function nodeOf({ perNode }: VirtualNodes, rank: number): number {
+  return Math.floor(rank / perNode);
+}
+
+/** The ranks of a node, in order. */
+export function ranksOfNode({ ranks, perNode }: VirtualNodes, node: number): number[] {
+  const first = node * perNode;
+  return Array.from({ length: Math.min(perNode, ranks - first) }, (_, i) => first + i);
+}
+
+/** Ranks per node where nobody has said: nodes of one size, about as many as each has ranks. */
+export function usualNodeSize(ranks: number): number {
+  let perNode = Math.ceil(Math.sqrt(ranks));
+  while (ranks % perNode !== 0) perNode += 1;
+  return perNode;
+}

@@ -1,0 +1,79 @@
+/**
+ * Which algorithms and protocols of host memory a user allows, from NCCL_ALGO and NCCL_PROTO or the options of a
+ * communicator: NCCL's lists (selection-list.ts) over NCCL's names and those of this library.
+ */
+
+import type { Collective } from '../collectives/control-block.js';
+import { ALGORITHMS, type Algorithm } from '../collectives/registry.js';
+import type { RingProtocol } from '../collectives/ring.js';
+import { FunctionId, NCCL_ALGORITHMS, NCCL_FUNCTIONS, NCCL_PROTOCOLS, type NcclFunction } from './names.js';
+import { applyList, Choice, type Choices } from './selection-list.js';
+
+/** NCCL's functions; lists say nothing of the other collectives. */
+const FUNCTION_OF: Partial<Record<Collective, NcclFunction>> = {
+  broadcast: 'Broadcast',
+  reduce: 'Reduce',
+  allGather: 'AllGather',
+  reduceScatter: 'ReduceScatter',
+  allReduce: 'AllReduce',
+};
+
+/** Names in a list of algorithms: ours first, then those of NCCL that have no program here. */
+const ALGORITHM_NAMES: readonly string[] = [
+  ...ALGORITHMS,
+  ...NCCL_ALGORITHMS.filter((name) => !(ALGORITHMS as readonly string[]).includes(name)),
+];
+
+/** Lists as they were written, for messages. */
+export interface HostLists {
+  readonly algorithm: string | undefined;
+  readonly protocol: string | undefined;
+}
+
+export interface HostChoices extends HostLists {
+  /** True when nothing restricts the algorithms of the collective. */
+  anyAlgorithm(collective: Collective): boolean;
+  allowsAlgorithm(collective: Collective, algorithm: Algorithm): boolean;
+  /** Protocols of {LL, Simple} that are allowed; both when nothing is said. */
+  protocols(collective: Collective): readonly RingProtocol[];
+}
+
+/**
+ * Reads the lists; `names` says what they are called in errors.
+ *
+ * @throws TuttiError invalidUsage naming the wrong word and the nearest right one
+ */
+export function hostChoices(
+  lists: HostLists,
+  names: { algorithm: string; protocol: string } = { algorithm: 'NCCL_ALGO', protocol: 'NCCL_PROTO' },
+): HostChoices {
+  const algorithms: Choices = NCCL_FUNCTIONS.map(() => ALGORITHM_NAMES.map(() => Choice.ON));
+  const protocols: Choices = NCCL_FUNCTIONS.map(() => NCCL_PROTOCOLS.map(() => Choice.ON));
+  if (lists.algorithm !== undefined) applyList(names.algorithm, lists.algorithm, ALGORITHM_NAMES, algorithms);
+  if (lists.protocol !== undefined) applyList(names.protocol, lists.protocol, NCCL_PROTOCOLS, protocols);
+  const rowOf = (table: Choices, collective: Collective) => {
+    const fn = FUNCTION_OF[collective];
+    return fn === undefined ? undefined : table[FunctionId[fn]]!;
+  };
+  const allows = (collective: Collective, algorithm: Algorithm) =>
+    (rowOf(algorithms, collective)?.[ALGORITHM_NAMES.indexOf(algorithm)] ?? Choice.ON) !== Choice.OFF;
+  return {
+    ...lists,
+    anyAlgorithm: (collective) => ALGORITHMS.every((algorithm) => allows(collective, algorithm)),
+    allowsAlgorithm: allows,
+    protocols: (collective) => {
+      const row = rowOf(protocols, collective);
+      return (['LL', 'Simple'] as const).filter(
+        (protocol) => row === undefined || row[NCCL_PROTOCOLS.indexOf(protocol)] !== Choice.OFF,
+      );
+    },
+  };
+}
+
+/** Nothing was said. */
+export const NO_CHOICES: HostChoices = hostChoices({ algorithm: undefined, protocol: undefined });
+
+/** NCCL's name of a collective, for messages and lists; its own where NCCL has none. */
+export function functionName(collective: Collective): string {
+  return FUNCTION_OF[collective] ?? collective;
+}

@@ -1,0 +1,60 @@
+/** Algorithms with connections of their own between ranks that are processes, in all forms of calls. */
+import { describe, expect, it } from 'vitest';
+import { SEED } from './random.js';
+import { tuttiRun } from './tutti-run.js';
+
+/** Small slots, so that a few thousand elements fill them several times. */
+const BUFFERS = { NCCL_LL_BUFFSIZE: '8192', NCCL_BUFFSIZE: '16384' };
+
+async function battery(ranks: number, collective: string, options: object, env: object = {}): Promise<void> {
+  const rounds = Math.ceil(60 / ranks);
+  const args = [`${SEED + ranks}`, `${rounds}`, collective, JSON.stringify(options)];
+  const outcome = await tuttiRun(ranks, 'connected-rank.mjs', args, { ...BUFFERS, ...env });
+  const lines = outcome.stdout.trimEnd().split('\n').sort();
+  expect({ ...outcome, stdout: lines }, `TUTTI_SEED=${SEED}`).toEqual({
+    code: 0,
+    stderr: '',
+    stdout: Array.from({ length: ranks }, (_, rank) => `[${rank}] ${rounds} rounds`),
+  });
+}
+
+describe(`connections of their own between processes (TUTTI_SEED=${SEED})`, () => {
+  for (const [ranks, protocol] of [
+    [2, 'LL'],
+    [3, 'Simple'],
+    [5, 'LL'],
+    [8, 'Simple'],
+  ] as const) {
+    it(`Tree ${protocol}, ${ranks} ranks`, () =>
+      battery(ranks, 'allReduce', { algorithm: 'allreduce:Tree', protocol }));
+  }
+  it('Tree over nodes that a variable describes, NCCL_ALGO, calls compared first', () =>
+    battery(
+      4,
+      'allReduce',
+      { check: true },
+      { NCCL_ALGO: 'ring;allreduce:tree', TUTTI_RANKS_PER_NODE: '2' },
+    ));
+});
+
+describe('an algorithm that does not do a collective', () => {
+  it('is an error that names it, as with NCCL, and leaves the others alone', async () => {
+    const { code, stderr } = await tuttiRun(2, 'connected-rank.mjs', [
+      '1',
+      '1',
+      'allGather',
+      '{"algorithm":"Tree"}',
+    ]);
+    expect(code).not.toBe(0);
+    expect(stderr).toMatch(
+      /allGather: No algorithm\/protocol available for function AllGather: NCCL_ALGO was set to Tree. Tree does not do AllGather/,
+    );
+  });
+
+  it('is an error over sockets, where only rings are', async () => {
+    const options = '{"algorithm":"allreduce:Tree","sockets":true}';
+    const { code, stderr } = await tuttiRun(2, 'connected-rank.mjs', ['1', '1', 'allReduce', options]);
+    expect(code).not.toBe(0);
+    expect(stderr).toMatch(/Tree needs ranks that share memory/);
+  });
+});

@@ -1,0 +1,94 @@
+/**
+ * Algorithms with connections of their own between ranks that are threads: every element type and operator, 2 to 9
+ * ranks, compared bit for bit with an oracle that knows the order of the operands.
+ */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
+import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import { connectedSetting } from '#src/planning/connected-algorithms.js';
+import { treeExpected } from '../collectives/tree-model.js';
+import { type ConnectedCase, type Oracle, runConnected } from './connected-cases.js';
+import { random, SEED } from './random.js';
+
+/** Small slots, so that a few thousand elements fill them several times. */
+const BUFFERS = { llBytes: 8192, simpleBytes: 16384 };
+
+interface Kind {
+  readonly algorithm: 'Tree';
+  readonly protocol: 'LL' | 'Simple';
+  readonly collective: ConnectedCase['collective'];
+  readonly ranksPerNode?: number;
+  readonly oracle: (ranks: number, kind: Kind) => Oracle;
+}
+
+const settingOf = (ranks: number, { algorithm, protocol, ranksPerNode }: Kind) =>
+  connectedSetting(algorithm, protocol, { ranks, ranksPerNode, channels: 1, ...BUFFERS });
+
+const treeOracle: Kind['oracle'] = (ranks, kind) => (call, inputs) =>
+  treeExpected(settingOf(ranks, kind), call, inputs);
+
+const KINDS: readonly Kind[] = [
+  { algorithm: 'Tree', protocol: 'LL', collective: 'allReduce', oracle: treeOracle },
+  { algorithm: 'Tree', protocol: 'Simple', collective: 'allReduce', oracle: treeOracle },
+  { algorithm: 'Tree', protocol: 'Simple', collective: 'allReduce', ranksPerNode: 3, oracle: treeOracle },
+];
+
+const environment = { ...process.env };
+beforeAll(() => {
+  process.env.NCCL_LL_BUFFSIZE = `${BUFFERS.llBytes}`;
+  process.env.NCCL_BUFFSIZE = `${BUFFERS.simpleBytes}`;
+});
+afterAll(() => {
+  process.env = environment;
+});
+
+/** Counts around nothing, a packet, one slot and several rounds of slots, most of them odd. */
+function drawCount(size: number, next: () => number): number {
+  const bytes = [0, 1, 16, 512, 2048, 8192, 16384, 40000][Math.floor(next() * 8)]!;
+  return Math.max(0, Math.floor(bytes / size) + Math.floor(next() * 5) - 2);
+}
+
+describe(`connections of their own between threads, TUTTI_SEED=${SEED}`, () => {
+  for (const kind of KINDS) {
+    const { algorithm, protocol, collective, ranksPerNode } = kind;
+    const nodes = ranksPerNode === undefined ? '' : `, nodes of ${ranksPerNode}`;
+    for (let ranks = 2; ranks <= 9; ranks++) {
+      it(`${algorithm} ${protocol} ${collective}, ${ranks} ranks${nodes}, is right for all types`, async () => {
+        const next = random(SEED + ranks);
+        let comms: Communicator[] = [];
+        try {
+          comms = await createLocalCommunicators(ranks, {
+            algorithm,
+            protocol,
+            timeoutMs: 20_000,
+            ...(ranksPerNode !== undefined && { ranksPerNode }),
+          });
+          let made = 0;
+          for (const [i, type] of ELEMENT_TYPE_NAMES.entries()) {
+            // All pairs of type and operator come by between 2 and 9 ranks.
+            for (const op of [REDUCE_OP_NAMES[(i + ranks) % 5]!]) {
+              const place = Math.floor(next() * 3);
+              const call: ConnectedCase = {
+                collective,
+                type,
+                op,
+                count: drawCount(ELEMENT_TYPES[type].size, next),
+                inPlace: next() < 0.5,
+                offset: Math.floor(next() * 4),
+                heap: comms.map(() => (place === 2 ? next() < 0.5 : place === 0)),
+                plain: next() < 0.5,
+                prepared: next() < 0.3,
+                seed: Math.floor(next() * 2 ** 31),
+              };
+              await runConnected(comms, call, kind.oracle(ranks, kind));
+              made += 1;
+            }
+          }
+          expect(made).toBe(12);
+        } finally {
+          await Promise.all(comms.map((comm) => comm.close()));
+        }
+      });
+    }
+  }
+});

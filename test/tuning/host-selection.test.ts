@@ -1,0 +1,114 @@
+/** What runs on host memory: by size and reach, and after NCCL_ALGO and NCCL_PROTO. */
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Collective } from '#src/collectives/control-block.js';
+import { ALGORITHMS, isDirect, protocolsOf, supports } from '#src/collectives/registry.js';
+import { TuttiError } from '#src/errors/tutti-error.js';
+import { hostChoices } from '#src/tuning/host-choices.js';
+import { type HostSelectionInput, selectOnHost } from '#src/tuning/host-selection.js';
+
+const COLLECTIVES: readonly Collective[] = ['broadcast', 'reduce', 'allGather', 'reduceScatter', 'allReduce'];
+
+function select(algorithm?: string, protocol?: string, input: Partial<HostSelectionInput> = {}) {
+  const choices = hostChoices({ algorithm, protocol });
+  const base = { collective: 'allReduce', bytes: 1 << 20, ranks: 4, shared: true } as const;
+  const { algorithm: name, protocol: how } = selectOnHost({ ...base, ...input, choices });
+  return isDirect(name) ? name : `${name} ${how}`;
+}
+
+describe('without lists', () => {
+  it('one-shot up to 512 bytes, two-shot beyond, rings without shared memory and with many ranks', () => {
+    expect(select(undefined, undefined, { bytes: 512 })).toBe('OneShot');
+    expect(select(undefined, undefined, { bytes: 513 })).toBe('TwoShot');
+    expect(select(undefined, undefined, { shared: false })).toBe('Ring Simple');
+    expect(select(undefined, undefined, { ranks: 65, bytes: 64 })).toBe('Ring LL');
+    expect(select(undefined, undefined, { ranks: 65, bytes: 1 << 24 })).toBe('Ring Simple');
+  });
+});
+
+describe('lists', () => {
+  it.each([
+    ['Tree', undefined, 'Tree Simple'],
+    ['tree', 'll', 'Tree LL'],
+    ['Ring', 'Simple', 'Ring Simple'],
+    ['Ring,Tree', undefined, 'Ring Simple'],
+    ['^TwoShot', undefined, 'OneShot'],
+    ['^OneShot,TwoShot', undefined, 'Ring Simple'],
+    ['^OneShot,TwoShot,Ring', 'LL', 'Tree LL'],
+    ['OneShot', 'LL', 'OneShot'],
+    ['ring;allreduce:tree', undefined, 'Tree Simple'],
+    ['allgather:ring', undefined, 'TwoShot'],
+    [undefined, 'LL', 'Ring LL'],
+    [undefined, '^LL128', 'TwoShot'],
+    [undefined, 'allgather:LL', 'TwoShot'],
+    ['', '', 'TwoShot'],
+  ])('NCCL_ALGO=%s NCCL_PROTO=%s takes %s', (algorithm, protocol, expected) => {
+    expect(select(algorithm, protocol)).toBe(expected);
+  });
+
+  it.each([
+    ['Tree', undefined, { collective: 'allGather' }, 'NCCL_ALGO was set to Tree. Tree does not do AllGather'],
+    ['Tree', undefined, { shared: false }, 'Tree needs ranks that share memory'],
+    ['OneShot', undefined, { ranks: 65 }, 'OneShot needs at most 64 ranks'],
+    ['Ring', 'LL128', {}, 'NCCL_PROTO was set to LL128. Ring has LL and Simple only'],
+    [undefined, 'LL128', {}, 'Ring has LL and Simple only, Tree has LL and Simple only'],
+    [',', undefined, {}, 'no name of the list has a program on host memory'],
+  ] as const)(
+    'NCCL_ALGO=%s NCCL_PROTO=%s leaves nothing for %j and says why',
+    (algorithm, protocol, input, why) => {
+      let error: unknown;
+      try {
+        select(algorithm, protocol, input);
+      } catch (caught) {
+        error = caught;
+      }
+      expect(TuttiError.is(error) && error.code).toBe('invalidUsage');
+      expect((error as TuttiError).message).toContain('No algorithm/protocol available for function');
+      expect((error as TuttiError).message).toContain(why);
+    },
+  );
+
+  it('refuse unknown names and suggest the right one', () => {
+    expect(() => select('Trie')).toThrow('Unrecognized element token "Trie" (did you mean Tree?)');
+    expect(() => select('alreduce:Tree')).toThrow(
+      'Unrecognized prefix token "alreduce" (did you mean AllReduce?)',
+    );
+  });
+
+  it('never give what a list leaves out, nor what does not exist, and a barrier always works', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...COLLECTIVES, 'barrier' as const),
+        fc.subarray([...ALGORITHMS], { minLength: 1 }),
+        fc.constantFrom(undefined, 'LL', 'Simple', 'LL,Simple'),
+        fc.nat(1 << 22),
+        fc.integer({ min: 2, max: 100 }),
+        fc.boolean(),
+        (collective, names, protocol, bytes, ranks, shared) => {
+          const choices = hostChoices({ algorithm: names.join(','), protocol });
+          let chosen: ReturnType<typeof selectOnHost>;
+          try {
+            chosen = selectOnHost({ collective, bytes, ranks, shared, choices });
+          } catch (error) {
+            expect(TuttiError.is(error) && error.code).toBe('invalidUsage');
+            expect(collective).not.toBe('barrier');
+            // Rightly so: nothing of the list is possible.
+            for (const name of names) {
+              const possible = supports(name, collective) && (shared || name === 'Ring');
+              expect(possible && !(isDirect(name) && ranks > 64)).toBe(false);
+            }
+            return;
+          }
+          expect(supports(chosen.algorithm, collective)).toBe(true);
+          if (collective === 'barrier') return;
+          expect(names).toContain(chosen.algorithm);
+          expect(protocolsOf(chosen.algorithm)).toContain(chosen.protocol);
+          if (!shared) expect(chosen).toMatchObject({ algorithm: 'Ring', protocol: 'Simple' });
+          else if (protocol === 'LL' || protocol === 'Simple') {
+            if (protocolsOf(chosen.algorithm).length > 1) expect(chosen.protocol).toBe(protocol);
+          }
+        },
+      ),
+    );
+  });
+});
