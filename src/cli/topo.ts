@@ -22,6 +22,7 @@ export async function topoCommand(argv: readonly string[]): Promise<number> {
   }
   if (options === 'help') return print(TOPO_USAGE);
   const { topologyOutput } = await import('./topo/output.js');
+  const { WrongUse } = await import('./topo/machine-options.js');
   const { terminalStyle } = await import('./topo/terminal.js');
   try {
     const note = (text: string) => process.stderr.write(`tutti topo: ${text}\n`);
@@ -30,6 +31,6 @@ export async function topoCommand(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
     process.stderr.write(`tutti topo: ${error.message}\n`);
-    return EXIT_FAILURE;
+    return error instanceof WrongUse ? EXIT_USAGE : EXIT_FAILURE;
   }
 }

@@ -1,12 +1,19 @@
 /** The name that somebody probably meant. */
 
-/** Nearest of `names` regardless of case, blanks, '_' and '-', if it is near enough to be meant. */
-export function nearestName<T extends string>(text: string, names: readonly T[]): T | undefined {
+/**
+ * Nearest of `names` regardless of case, blanks, '_' and '-', if it is near enough to be meant.
+ *
+ * @param part of the letters that may differ; beyond that a suggestion would be a guess
+ */
+export function nearestName<T extends string>(
+  text: string,
+  names: readonly T[],
+  part = 1 / 2,
+): T | undefined {
   const plain = (name: string) => name.toLowerCase().replaceAll(/[\s_-]/g, '');
   const wanted = plain(text);
   let best: T | undefined;
-  // Half of the letters may differ; beyond that a suggestion would be a guess.
-  let bestDistance = Math.max(2, Math.ceil(wanted.length / 2));
+  let bestDistance = Math.max(2, Math.ceil(wanted.length * part));
   for (const name of names) {
     const begins = wanted.length > 1 && plain(name).startsWith(wanted);
     const distance = begins ? Math.min(1, name.length - wanted.length) : editDistance(wanted, plain(name));

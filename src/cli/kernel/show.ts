@@ -4,8 +4,6 @@
  * The command imports this file only after it has switched on source maps, so that the recorded places are
  * those of the TypeScript source.
  */
-
-import { parseArgs } from 'node:util';
 import { COLLECTIVES, type Collective } from '../../collectives/control-block.js';
 import {
   ALGORITHMS,
@@ -20,6 +18,7 @@ import { ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '../../kernel/element-types.
 import { type Program, PTX_TRAITS, type Traits, WASM_TRAITS } from '../../kernel/ir.js';
 import { printProgram } from '../../kernel/print.js';
 import { compileWasm, frameBytes, wasmText } from '../../kernel/wasm/compile.js';
+import { parseArguments } from '../parse-arguments.js';
 
 const PROTOCOLS = ['Simple', 'LL'] as const;
 const TARGETS = ['ir', 'wasm'] as const;
@@ -105,15 +104,7 @@ export interface ShowOptions {
  * @throws TuttiError invalidArgument
  */
 export function parseShow(argv: string[]): ShowOptions | 'help' {
-  let parsed: ReturnType<typeof parse>;
-  try {
-    parsed = parse(argv);
-  } catch (error) {
-    throw new TuttiError('invalidArgument', `${(error as Error).message}; see 'tutti kernel --help'.`, {
-      cause: error,
-    });
-  }
-  const { values, positionals } = parsed;
+  const { values, positionals } = parse(argv);
   if (values.help) return 'help';
   const [name, ...more] = positionals;
   if (name === undefined || more.length > 0) {
@@ -140,21 +131,24 @@ export function parseShow(argv: string[]): ShowOptions | 'help' {
 }
 
 function parse(argv: string[]) {
-  return parseArgs({
-    args: argv,
-    allowPositionals: true,
-    options: {
-      target: { type: 'string', default: 'ir' },
-      type: { type: 'string', default: 'float32' },
-      op: { type: 'string', default: 'sum' },
-      protocol: { type: 'string', default: 'Simple' },
-      ranks: { type: 'string', default: '2' },
-      traits: { type: 'string', default: 'wasm' },
-      resumable: { type: 'boolean', default: false },
-      'no-places': { type: 'boolean', default: false },
-      help: { type: 'boolean', short: 'h', default: false },
+  return parseArguments(
+    {
+      args: argv,
+      allowPositionals: true,
+      options: {
+        target: { type: 'string', default: 'ir' },
+        type: { type: 'string', default: 'float32' },
+        op: { type: 'string', default: 'sum' },
+        protocol: { type: 'string', default: 'Simple' },
+        ranks: { type: 'string', default: '2' },
+        traits: { type: 'string', default: 'wasm' },
+        resumable: { type: 'boolean', default: false },
+        'no-places': { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
     },
-  });
+    'kernel',
+  );
 }
 
 /** What was built, since several requests give one program; comments of the text that follows. */

@@ -12,6 +12,7 @@ import type { XmlElement } from '../../topology/xml/element.js';
 import { withoutIgnored } from '../../topology/xml/nesting.js';
 import { readXml } from '../../topology/xml/read.js';
 import { joinHosts, withCollnet } from './documents.js';
+import { reasonOf } from './file-errors.js';
 import type { MachineOptions } from './machine-options.js';
 import { type OpenedMachine, openMachine } from './machines.js';
 
@@ -102,7 +103,7 @@ function graphLoader(env: Environment, log: LogSink): ClusterOptions['loadGraph'
   } catch (cause) {
     throw new TuttiError(
       'systemError',
-      `NCCL_GRAPH_FILE=${path}: cannot read the graph file: ${(cause as Error).message}`,
+      `NCCL_GRAPH_FILE=${path}: cannot read the graph file: ${reasonOf(cause)}`,
       { cause },
     );
   }

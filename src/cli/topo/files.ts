@@ -4,6 +4,7 @@
 import { writeFileSync } from 'node:fs';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { cInt } from '../../topology/c-integer.js';
+import type { Domain } from '../../topology/cluster.js';
 import { liveMachine } from '../../topology/detect/machine.js';
 import { recordMachine } from '../../topology/detect/record-machine.js';
 import { clusterSvg } from '../../topology/report/svg.js';
@@ -11,6 +12,8 @@ import { graphsXml } from '../../topology/search/graph-file.js';
 import type { Environment } from '../../topology/settings.js';
 import { writeXml } from '../../topology/xml/write.js';
 import type { DescribedCluster } from './described-cluster.js';
+import { reasonOf } from './file-errors.js';
+import { STANDARD } from './machine-options.js';
 import type { TopoOptions } from './options.js';
 
 /** Records this machine; the sentence that says so. Comes first: a machine that is refused needs recording most. */
@@ -19,34 +22,38 @@ export function recorded(path: string, env: Environment): string {
   return `recorded this machine in ${path} (${bytes} bytes); 'tar tzf ${path}' lists what is in it`;
 }
 
-/** The files that options or variables ask for. */
+/**
+ * The files that options or variables ask for; returns the text of the one that goes to the standard output, if any.
+ */
 export function writeFiles(
   { dump, graphDump, svg }: TopoOptions,
   env: Environment,
   { cluster, documents }: DescribedCluster,
   isDetected: boolean,
-): void {
+): string | undefined {
   const { domains } = cluster;
-  // Detection has written NCCL_TOPO_DUMP_FILE itself.
-  const dumps = [dump, ...(isDetected ? [] : [env.NCCL_TOPO_DUMP_FILE])];
-  for (const path of dumps) if (path) writeOutput(path, writeXml(documents[0]!), 'topology');
-  const writer = cInt(env.NCCL_GRAPH_DUMP_FILE_RANK ?? '');
   const domainOf = (rank: number) => domains.find(({ ranks }) => ranks.includes(rank));
-  const graphDumps = [
-    [graphDump, domainOf(0)] as const,
-    [env.NCCL_GRAPH_DUMP_FILE, domainOf(writer)] as const,
-  ];
-  for (const [path, domain] of graphDumps) {
-    if (!path || domain === undefined) continue;
-    writeOutput(path, writeXml(graphsXml(domain.graphs, domain.system, domain.rankOffset)), 'graphs');
+  const graphs = (domain: Domain) => writeXml(graphsXml(domain.graphs, domain.system, domain.rankOffset));
+  const topology = () => writeXml(documents[0]!);
+  // Detection has written NCCL_TOPO_DUMP_FILE itself.
+  const topologyPath = isDetected ? undefined : env.NCCL_TOPO_DUMP_FILE;
+  if (topologyPath) writeOutput(topologyPath, topology(), 'topology');
+  const writer = domainOf(cInt(env.NCCL_GRAPH_DUMP_FILE_RANK ?? ''));
+  if (env.NCCL_GRAPH_DUMP_FILE && writer !== undefined) {
+    writeOutput(env.NCCL_GRAPH_DUMP_FILE, graphs(writer), 'graphs');
   }
-  if (svg !== undefined)
-    writeOutput(
-      svg,
-      clusterSvg(cluster, (node) => documents[node]!),
-      'picture',
-      'utf8',
-    );
+  const picture = () => clusterSvg(cluster, (node) => documents[node]!);
+  const asked = [
+    [dump, topology, 'topology', 'latin1'],
+    [graphDump, () => graphs(domainOf(0)!), 'graphs', 'latin1'],
+    [svg, picture, 'picture', 'utf8'],
+  ] as const;
+  let printed: string | undefined;
+  for (const [path, text, what, encoding] of asked) {
+    if (path === STANDARD) printed = Buffer.from(text(), encoding).toString('utf8');
+    else if (path !== undefined) writeOutput(path, text(), what, encoding);
+  }
+  return printed;
 }
 
 export function writeOutput(
@@ -58,8 +65,6 @@ export function writeOutput(
   try {
     writeFileSync(path, text, encoding);
   } catch (cause) {
-    throw new TuttiError('systemError', `cannot write the ${what} to ${path}: ${(cause as Error).message}`, {
-      cause,
-    });
+    throw new TuttiError('systemError', `cannot write the ${what} to ${path}: ${reasonOf(cause)}`, { cause });
   }
 }

@@ -6,7 +6,8 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import type { TemplateFacts } from './templates.js';
 
 /** Lines of the usage about the machines. */
-export const MACHINE_USAGE = `  FILE, --file FILE     a topology file, as NCCL_TOPO_DUMP_FILE writes it; one per node, in order of the ranks
+export const MACHINE_USAGE = `  FILE, --file FILE     a topology file, as NCCL_TOPO_DUMP_FILE writes it (- reads the standard input); one per node,
+                        in order of the ranks
   --from RECORD         a machine that 'tutti topo --record' has recorded, or an archive or folder with its /sys; one
                         per node
   --nodes N             N nodes in all: those given, and more like the last one
@@ -17,7 +18,7 @@ export const MACHINE_USAGE = `  FILE, --file FILE     a topology file, as NCCL_T
 `;
 
 /** Lines of the usage about what may be used. */
-export const ABILITY_USAGE = `  --nvls, --no-nvls     NVLink SHARP (default: with NVSwitch and compute capability 9.0)
+export const ABILITY_USAGE = `  --nvls, --no-nvls     NVLink SHARP (default: with NVSwitch and compute capability 9.0 or later)
   --collnet             a CollNet plugin (SHARP), on all NICs
   NCCL_... variables    of the environment count as they do for NCCL
 `;
@@ -36,6 +37,9 @@ export const MACHINE_OPTIONS = {
   'no-nvls': { type: 'boolean' },
   collnet: { type: 'boolean' },
 } as const;
+
+/** In place of a file's name: standard input, standard output. */
+export const STANDARD = '-';
 
 /** Where a node comes from. */
 export interface MachineSource {
@@ -122,6 +126,9 @@ export function machineOptions(values: MachineValues, tokens: readonly ArgumentT
     );
   }
   checkNames(values, ['file', 'from']);
+  if (values.from?.includes(STANDARD)) {
+    throw wrong('--from -: a recording is read from a file only; give its name');
+  }
   return {
     sources,
     nodes,
@@ -151,7 +158,14 @@ export function checkNames<T extends string>(
   }
 }
 
-export const wrong = (text: string): TuttiError => new TuttiError('invalidArgument', text);
+/** The command line asks for what cannot be. */
+export class WrongUse extends TuttiError {
+  constructor(text: string) {
+    super('invalidArgument', text);
+  }
+}
+
+export const wrong = (text: string): WrongUse => new WrongUse(text);
 
 const count = (what: string, text: string): number => integer(what, text, 1, MOST_NODES);
 

@@ -8,14 +8,19 @@ import { liveMachine, type Machine } from '../../topology/detect/machine.js';
 import { p2pWorks } from '../../topology/detect/nvml-facts.js';
 import { recordedMachine } from '../../topology/detect/recorded-machine.js';
 import type { LogSink } from '../../topology/log.js';
+import { listText } from '../../topology/report/quantities.js';
 import type { Environment } from '../../topology/settings.js';
 import type { XmlElement } from '../../topology/xml/element.js';
 import { withoutIgnored } from '../../topology/xml/nesting.js';
 import { readXml } from '../../topology/xml/read.js';
 import { elementsNamed, withRanks } from './documents.js';
-import type { MachineSource } from './machine-options.js';
+import { reasonOf } from './file-errors.js';
+import { type MachineSource, STANDARD } from './machine-options.js';
 import { pciDeviceLines } from './pci-devices.js';
-import { completed, type TemplateFacts } from './templates.js';
+import { completed, type TemplateFacts, templateOptions } from './templates.js';
+
+/** File descriptor of the standard input; the stream of that name would make it non-blocking. */
+const STDIN = 0;
 
 /** A machine, and what the user should know of it. */
 export interface OpenedMachine {
@@ -42,7 +47,7 @@ export const noGpusError = ({ source, noGpus }: OpenedMachine): TuttiError =>
   new TuttiError(
     'invalidArgument',
     `${source} has no GPUs (${noGpus}), so there is nothing that NCCL would decide; ` +
-      'give a topology file with --file, or a machine with GPUs that --record has recorded with --from',
+      'give a topology file (--file FILE), or a recording of a machine with GPUs (--from RECORD, which --record makes)',
   );
 
 /** Opens one machine; undefined: this one. */
@@ -57,7 +62,7 @@ export function openMachine(
       return thisMachine(template, env, log);
     case 'record': {
       const machine = recordedMachine(source.name);
-      return detected(machine, { ...machine.environment, ...env }, log);
+      return withoutTemplate(detected(machine, { ...machine.environment, ...env }, log), template);
     }
     case 'file':
       return fromFile(source.name, template);
@@ -68,26 +73,37 @@ export function openMachine(
 function thisMachine(template: TemplateFacts, env: Environment, log: LogSink): OpenedMachine {
   const machine = liveMachine();
   const path = env.NCCL_TOPO_FILE || undefined;
-  if (path === undefined || (machine.nvml?.devices.length ?? 0) > 0) return detected(machine, env, log);
+  if (path === undefined || (machine.nvml?.devices.length ?? 0) > 0) {
+    return withoutTemplate(detected(machine, env, log), template);
+  }
   const opened = fromFile(path, template);
   const note = 'this machine has no GPUs; shown is the one that NCCL_TOPO_FILE describes';
   return { ...opened, notes: [note, ...opened.notes] };
 }
 
+/** Says that a machine which was looked at has no template to complete. */
+function withoutTemplate(machine: OpenedMachine, facts: TemplateFacts): OpenedMachine {
+  const ignored = templateOptions(facts);
+  if (ignored.length === 0) return machine;
+  const note = `${listText(ignored)} ${ignored.length > 1 ? 'have' : 'has'} no effect on a machine, only on a template`;
+  return { ...machine, notes: [...machine.notes, note] };
+}
+
 function fromFile(path: string, template: TemplateFacts): OpenedMachine {
+  const source = path === STANDARD ? 'standard input' : path;
   let text: string;
   try {
-    text = readFileSync(path, 'latin1');
+    text = readFileSync(path === STANDARD ? STDIN : path, 'latin1');
   } catch (cause) {
-    throw new TuttiError('invalidArgument', `cannot read the topology file: ${(cause as Error).message}`, {
+    throw new TuttiError('invalidArgument', `cannot read the topology file ${source}: ${reasonOf(cause)}`, {
       cause,
     });
   }
-  const { root, notes } = readXml(text, { root: 'system', file: path });
-  const whole = completed(withoutIgnored(root), path, template);
+  const { root, notes } = readXml(text, { root: 'system', file: source });
+  const whole = completed(withoutIgnored(root), source, template);
   const ranked = withRanks(whole.document);
   return {
-    source: path,
+    source,
     document: ranked.document,
     notes: [...notes, ...whole.notes, ...ranked.notes],
     nvmlP2p: undefined,

@@ -1,8 +1,7 @@
 /**
  * The command line of `tutti topo`.
  */
-import { parseArgs } from 'node:util';
-import { TuttiError } from '../../errors/tutti-error.js';
+import { parseArguments } from '../parse-arguments.js';
 import {
   ABILITY_USAGE,
   checkNames,
@@ -11,6 +10,7 @@ import {
   MACHINE_USAGE,
   type MachineOptions,
   machineOptions,
+  STANDARD,
   wrong,
 } from './machine-options.js';
 
@@ -30,7 +30,7 @@ What to show (default: machine, paths, channels, orders):
   --json                everything as JSON (docs/topology.md)
   --svg FILE            a picture of machine and channels
 
-Files to write:
+Files to write (--svg, --dump and --graph-dump write - to the standard output, in place of the text):
   --dump FILE           the topology, as NCCL_TOPO_DUMP_FILE does
   --graph-dump FILE     the graphs, as NCCL_GRAPH_DUMP_FILE does
   --record FILE         this machine, for --from on another one or for a report to us; nothing in it identifies
@@ -38,7 +38,7 @@ Files to write:
 
   -h, --help            this text
 
-Exit status: 0, 1 if the topology cannot be described, 2 for wrong use.
+Exit status: 0, 1 if something cannot be read, described or written, 2 for wrong use.
 `;
 
 export interface TopoOptions extends MachineOptions {
@@ -64,6 +64,7 @@ export function parseTopoOptions(args: readonly string[]): TopoOptions | 'help' 
   }
   const machines = machineOptions(values, tokens);
   checkNames(values, ['svg', 'dump', 'graph-dump', 'record']);
+  checkOutputs(values, shows[0]);
   return {
     ...machines,
     show: shows[0] ?? 'text',
@@ -75,9 +76,28 @@ export function parseTopoOptions(args: readonly string[]): TopoOptions | 'help' 
   };
 }
 
+type Values = ReturnType<typeof parse>['values'];
+
+/** Refuses what would be ignored, and several outputs to one place. */
+function checkOutputs(values: Values, show: 'explain' | 'log' | 'json' | undefined): void {
+  if (values.rank !== undefined && (show === 'explain' || show === 'json')) {
+    throw wrong(`--rank --${show}: --${show} is about all ranks; give one of them`);
+  }
+  if (values.record === STANDARD)
+    throw wrong('--record -: a recording is written to a file only; give its name');
+  const printed = (['svg', 'dump', 'graph-dump'] as const).filter((name) => values[name] === STANDARD);
+  if (printed.length === 0) return;
+  const [other] = [...printed.slice(1), ...(show === undefined ? [] : [show])];
+  const text = other ?? (values.rank === undefined ? undefined : 'rank');
+  if (text === undefined) return;
+  throw wrong(
+    `--${printed[0]} - --${text}: the standard output takes one of them; give the other one a file`,
+  );
+}
+
 function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
+  return parseArguments(
+    {
       args: [...args],
       allowPositionals: true,
       tokens: true,
@@ -93,10 +113,7 @@ function parse(args: readonly string[]) {
         record: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
-    });
-  } catch (cause) {
-    throw new TuttiError('invalidArgument', `${(cause as Error).message}; see 'tutti topo --help'`, {
-      cause,
-    });
-  }
+    },
+    'topo',
+  );
 }

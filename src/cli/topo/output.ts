@@ -2,10 +2,10 @@
  * What `tutti topo` does once its options are read: opens the machines, describes the cluster, makes the asked text
  * and the asked files.
  */
-
-import { TuttiError } from '../../errors/tutti-error.js';
 import type { Cluster } from '../../topology/cluster.js';
 import type { LogSink } from '../../topology/log.js';
+import type { Explanation } from '../../topology/report/explain/explanation.js';
+import { collnetAbsence, nvlsAbsence } from '../../topology/report/explain/special-graphs.js';
 import { explainCluster } from '../../topology/report/explain.js';
 import { clusterJson, jsonText, machineOnlyJson } from '../../topology/report/json.js';
 import { logLines } from '../../topology/report/log-lines.js';
@@ -17,35 +17,66 @@ import type { Environment } from '../../topology/settings.js';
 import { writeXml } from '../../topology/xml/write.js';
 import { type DescribedCluster, describedCluster, openMachines } from './described-cluster.js';
 import { recorded, writeFiles, writeOutput } from './files.js';
+import { STANDARD, wrong } from './machine-options.js';
 import { noGpusError, notesOf, type OpenedMachine } from './machines.js';
 import type { TopoOptions } from './options.js';
+import { variableNotes } from './variable-notes.js';
 
 /** Where the command runs. */
 export interface TopoContext {
   readonly env: Environment;
   readonly style: Style;
-  /** Receives sentences for the user that are no part of the answer. */
+  /** Receives sentences for the user that are no part of the answer, as they come; JSON has them, too. */
   readonly note: (text: string) => void;
 }
 
 /** Lines of the answer, without their ends. */
 export function topologyOutput(options: TopoOptions, context: TopoContext): string[] {
-  const { env, style, note } = context;
+  const { env, style } = context;
+  const notes = new Set<string>();
+  const note = (text: string) => {
+    if (notes.has(text)) return;
+    notes.add(text);
+    context.note(text);
+  };
   const warn: LogSink = (level, _, text) => {
     if (level === 'WARN') note(text);
   };
   if (options.record !== undefined) note(recorded(options.record, env));
+  for (const text of variableNotes(env, looksAtMachine(options))) note(text);
   const machines = openMachines(options, env, warn);
-  for (const text of new Set(machines.flatMap(notesOf))) note(text);
+  for (const text of machines.flatMap(notesOf)) note(text);
   const bare = machines.find(({ noGpus }) => noGpus !== undefined);
   if (bare !== undefined) {
+    const lines = withoutGpus(bare, machines, options, style, [...notes]);
+    if (options.dump === STANDARD) return linesOf(writeXml(bare.document));
     if (options.dump !== undefined) writeOutput(options.dump, writeXml(bare.document), 'topology');
-    return withoutGpus(bare, machines, options, style);
+    return lines;
   }
   const described = describedCluster(machines, options, env, warn);
   checkRank(options.rank, described.cluster);
-  writeFiles(options, env, described, machines[0]!.isDetected);
-  return answer(described, options, style);
+  for (const text of abilityNotes(options, described.cluster)) note(text);
+  const printed = writeFiles(options, env, described, machines[0]!.isDetected);
+  return printed === undefined ? answer(described, options, style, [...notes]) : linesOf(printed);
+}
+
+/** Topology files tell everything; whatever else is given is looked at by detection. */
+const looksAtMachine = ({ sources }: TopoOptions): boolean =>
+  sources.length === 0 || sources.some(({ kind }) => kind !== 'file');
+
+const linesOf = (text: string): string[] => text.replace(/\n$/, '').split('\n');
+
+/** What was asked to be used and cannot be, with the reason. */
+function abilityNotes({ nvls, collnet }: TopoOptions, cluster: Cluster): string[] {
+  const noEffect = (option: string, reasons: readonly Explanation[]) => {
+    const text = reasons[0]?.text.replace(/^No \w+: /, '').replace(/\.$/, '');
+    return text === undefined ? [] : [`${option} has no effect: ${text}`];
+  };
+  const reasons = cluster.domains.map(nvlsAbsence);
+  return [
+    ...(nvls === true && reasons.every(({ length }) => length > 0) ? noEffect('--nvls', reasons[0]!) : []),
+    ...(collnet ? noEffect('--collnet', collnetAbsence(cluster)) : []),
+  ];
 }
 
 /** Lines about a cluster with GPUs. */
@@ -53,10 +84,11 @@ export function answer(
   { cluster, documents }: DescribedCluster,
   { show, rank, clique }: TopoOptions,
   style: Style,
+  notes: readonly string[] = [],
 ): string[] {
   switch (show) {
     case 'json':
-      return [jsonText(clusterJson({ cluster, documents }))];
+      return [jsonText(clusterJson({ cluster, documents }, notes))];
     case 'log':
       return logLines(cluster, rank ?? 0, clique > 1).map(({ text }) => text);
     case 'explain':
@@ -68,8 +100,7 @@ export function answer(
 
 function checkRank(rank: number | undefined, { nRanks }: Cluster): void {
   if (rank === undefined || rank < nRanks) return;
-  throw new TuttiError(
-    'invalidArgument',
+  throw wrong(
     nRanks === 1
       ? `--rank ${rank}: there is only rank 0`
       : `--rank ${rank}: there are ${nRanks} ranks; give one from 0 to ${nRanks - 1}`,
@@ -82,12 +113,13 @@ function withoutGpus(
   machines: readonly OpenedMachine[],
   { show, rank }: TopoOptions,
   style: Style,
+  notes: readonly string[],
 ): string[] {
   const { document, noGpus, pciDevices } = machine;
   const needsGpus = machines.length > 1 || (show !== 'text' && show !== 'json') || rank !== undefined;
   if (needsGpus) throw noGpusError(machine);
   const described = machineOnly(document, noGpus!);
-  if (show === 'json') return [jsonText(machineOnlyJson(described.summary, described.facts))];
+  if (show === 'json') return [jsonText(machineOnlyJson(described.summary, described.facts, notes))];
   const devices = pciDevices.length === 0 ? [] : ['', style.heading('PCI devices'), ...pciDevices];
   return [...machineOnlyReport(described, style), ...devices];
 }

@@ -3,7 +3,7 @@
  * and the network plugin tell where it runs. To describe such a machine elsewhere, the user tells it.
  */
 import { TuttiError } from '../../errors/tutti-error.js';
-import { countText, netSpeedText } from '../../topology/report/quantities.js';
+import { countText, listText, netSpeedText } from '../../topology/report/quantities.js';
 import { cloneElement, element, type XmlElement } from '../../topology/xml/element.js';
 
 /** What the user knows about the machine of a template. */
@@ -15,6 +15,13 @@ export interface TemplateFacts {
   /** Mbit/s of its NICs. */
   readonly nicSpeed: number | undefined;
 }
+
+/** Options that tell facts which are given. */
+export const templateOptions = ({ sm, nvlinks, nicSpeed }: TemplateFacts): string[] => [
+  ...(sm === undefined ? [] : ['--sm']),
+  ...(nvlinks === undefined ? [] : ['--nvlinks']),
+  ...(nicSpeed === undefined ? [] : ['--nic-gbits']),
+];
 
 const isPci = (one: XmlElement, prefix: string): boolean =>
   one.name === 'pci' && (one.attributes.get('class') ?? '').startsWith(prefix);
@@ -52,7 +59,10 @@ export function completed(
 /** Adds the GPUs, with ranks after those that are there; says what was done or left out. */
 function addGpus(document: XmlElement, facts: TemplateFacts): string[] {
   const bare = all(document, isBareGpu);
-  if (bare.length === 0) return [];
+  if (bare.length === 0) {
+    const ignored = templateOptions({ ...facts, nicSpeed: undefined });
+    return ignored.length === 0 ? [] : [noEffect(ignored, 'GPU')];
+  }
   const devices = countText(bare.length, 'display device');
   if (facts.sm === undefined) {
     return [`${devices} (PCI class 0x03) without <gpu> ${areLeftOut(bare.length)}; --sm NN would add them`];
@@ -67,7 +77,7 @@ function addGpus(document: XmlElement, facts: TemplateFacts): string[] {
 /** Adds the NICs; says what was done or left out. */
 function addNics(document: XmlElement, { nicSpeed }: TemplateFacts): string[] {
   const bare = all(document, isBareNic);
-  if (bare.length === 0) return [];
+  if (bare.length === 0) return nicSpeed === undefined ? [] : [noEffect(['--nic-gbits'], 'network card')];
   if (nicSpeed === undefined) {
     const cards = countText(bare.length, 'network card');
     return [`${cards} without <nic> ${areLeftOut(bare.length)}; --nic-gbits N would add them`];
@@ -76,6 +86,9 @@ function addNics(document: XmlElement, { nicSpeed }: TemplateFacts): string[] {
   for (const [at, pci] of bare.entries()) pci.children.push(nicElement(first + at, nicSpeed));
   return [`added ${countText(bare.length, 'NIC')} of ${netSpeedText(nicSpeed)} with GPUDirect RDMA`];
 }
+
+const noEffect = (options: readonly string[], what: string): string =>
+  `${listText(options)} ${options.length > 1 ? 'have' : 'has'} no effect: the file describes every ${what} itself`;
 
 const areLeftOut = (count: number): string => (count === 1 ? 'is left out' : 'are left out');
 

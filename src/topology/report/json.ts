@@ -5,11 +5,18 @@
  * Ranks are those of the communicator, bandwidths are GB/s, types of paths are NCCL's names; -1 stands for "nobody".
  */
 import type { Cluster, Domain } from '../cluster.js';
+import type { NicChoice } from '../connect/connection-nics.js';
 import type { TopoGraph } from '../search/graph.js';
 import type { GraphName } from '../search/search-all.js';
-import type { PortNode, TopoPath } from '../system/node.js';
+import type { PortNode, TopoPath, TopoSystem } from '../system/node.js';
+import { LinkType } from '../system/path-type.js';
+import type { Evidence } from './explain/explanation.js';
+import { explanations } from './explain.js';
 import { GRAPH_TITLES } from './graph-order.js';
 import { headline } from './headline.js';
+import { Labels } from './labels.js';
+import { equallyFull, linkLoads } from './limits.js';
+import { linkName } from './link-names.js';
 import {
   type CpuFacts,
   type DeviceFacts,
@@ -18,6 +25,7 @@ import {
   type PciFacts,
 } from './machine.js';
 import { pathTable } from './path-table.js';
+import { RankNics } from './rank-nics.js';
 import { type MachineGroup, machineGroups, type ReportInput } from './text-report.js';
 import { pathTypeName } from './type-legend.js';
 
@@ -38,23 +46,30 @@ const FORMAT = 'tutti topology';
 /** Down slots of a rank in a tree. */
 const TREE_ARITY = 3;
 
-/** A cluster, with the documents that it was made from. */
-export function clusterJson(input: ReportInput): JsonValue {
+/**
+ * A cluster, with the documents that it was made from.
+ *
+ * @param notes what the user was told beside the answer
+ */
+export function clusterJson(input: ReportInput, notes: readonly string[] = []): JsonValue {
   const { cluster } = input;
   const { comm, domains, nRanks } = cluster;
   const groups = machineGroups(input);
+  const nics = new RankNics(cluster);
   const machineOf = (node: number) => groups.findIndex(({ nodes }) => nodes.includes(node));
   return {
     format: FORMAT,
     version: JSON_VERSION,
     summary: headline(cluster),
+    notes: [...notes],
     nRanks,
     nNodes: comm.nNodes,
     machines: groups.map(machineJson),
     nodes: comm.nodes.map(({ ranks, domain }) =>
       nodeJson(ranks, domains.find((one) => one === domain)!, machineOf),
     ),
-    channels: channelsJson(cluster),
+    channels: channelsJson(cluster, nics),
+    ranks: Array.from({ length: nRanks }, (_, rank) => rankJson(rank, comm.rankToNode[rank]!, nics)),
     nvls: nvlsJson(cluster),
     collnet: collnetJson(cluster),
     p2p: {
@@ -62,23 +77,35 @@ export function clusterJson(input: ReportInput): JsonValue {
       nChannelsPerPeer: comm.p2pnChannelsPerPeer,
       maxPeers: comm.p2pMaxPeers,
     },
+    explanations: explanations(cluster).map(({ topic, text, evidence }) => ({
+      topic,
+      text,
+      evidence: evidenceJson(evidence),
+    })),
   };
 }
 
 /** A machine without GPUs, on which there is nothing to decide. */
-export function machineOnlyJson(summary: string, facts: MachineFacts): JsonValue {
+export function machineOnlyJson(
+  summary: string,
+  facts: MachineFacts,
+  notes: readonly string[] = [],
+): JsonValue {
   return {
     format: FORMAT,
     version: JSON_VERSION,
     summary,
+    notes: [...notes],
     nRanks: 0,
     nNodes: 0,
     machines: [{ nodes: [0], hosts: hostsJson(facts, 0) }],
     nodes: [],
     channels: [],
+    ranks: [],
     nvls: null,
     collnet: null,
     p2p: null,
+    explanations: [],
   };
 }
 
@@ -187,7 +214,7 @@ const pathJson = ({ type, bandwidth, hops }: TopoPath): JsonValue => ({
 });
 
 function nodeJson(ranks: readonly number[], domain: Domain, machineOf: (node: number) => number): JsonValue {
-  const { graphs, results, system, node, rankOffset } = domain;
+  const { graphs, results, system, node } = domain;
   return {
     machine: machineOf(node),
     ranks: [...ranks],
@@ -196,14 +223,15 @@ function nodeJson(ranks: readonly number[], domain: Domain, machineOf: (node: nu
     graphs: Object.fromEntries(
       GRAPH_TITLES.map(([name]) => [
         name,
-        graphJson(graphs[name], results[name]?.fallback ?? false, rankOffset, name),
+        graphJson(graphs[name], results[name]?.fallback ?? false, domain, name),
       ]),
     ),
   };
 }
 
-function graphJson(graph: TopoGraph, fallback: boolean, rankOffset: number, name: GraphName): JsonValue {
+function graphJson(graph: TopoGraph, fallback: boolean, domain: Domain, name: GraphName): JsonValue {
   if (graph.nChannels === 0) return null;
+  const { system, rankOffset } = domain;
   const channels = graph.channels.slice(0, graph.nChannels);
   return {
     pattern: graph.pattern,
@@ -216,6 +244,7 @@ function graphJson(graph: TopoGraph, fallback: boolean, rankOffset: number, name
     typeInter: pathTypeName(graph.typeInter),
     sameChannels: graph.sameChannels,
     fallback,
+    fullest: fallback ? [] : fullestJson(system, graph, rankOffset),
     channels: channels.map(({ intra, inter }) => ({
       [name === 'nvls' ? 'head' : 'ranks']:
         name === 'nvls' ? intra[0]! + rankOffset : intra.map((rank) => rank + rankOffset),
@@ -224,15 +253,72 @@ function graphJson(graph: TopoGraph, fallback: boolean, rankOffset: number, name
   };
 }
 
-function channelsJson({ comm, nRanks }: Cluster): JsonValue {
-  const { nChannels, treeUp, treeDown } = comm;
-  return Array.from({ length: nChannels }, (_, channel) => ({
-    ring: [...comm.ringOf(channel)],
-    tree: {
-      up: ofChannel(treeUp, channel, nRanks),
-      down: triples(treeDown, channel, nRanks),
-    },
+/** The links that are fullest, as the text names them; all are equally full. */
+function fullestJson(system: TopoSystem, graph: TopoGraph, rankOffset: number): JsonValue {
+  const labels = new Labels(system, rankOffset);
+  const loads = linkLoads(system, graph).filter(({ link }) => link?.type !== LinkType.LOC);
+  const [first] = loads;
+  if (first === undefined) return [];
+  return equallyFull(loads, first).map((load) => ({
+    link: linkName(load, labels),
+    load: short(load.load),
+    capacity: float(load.capacity),
   }));
+}
+
+/** Sums of 32-bit floats, without the digits that they cannot have. */
+const short = (value: number): number => Number(value.toPrecision(FLOAT_DIGITS[0]!));
+
+/** Numbers of explanations come from 32-bit floats, too. */
+function evidenceJson(evidence: Evidence): JsonValue {
+  const plain = (value: Evidence[string]): JsonValue => (typeof value === 'number' ? short(value) : value);
+  return Object.fromEntries(Object.entries(evidence).map(([name, value]) => [name, plain(value)]));
+}
+
+function rankJson(rank: number, node: number, nics: RankNics): JsonValue {
+  const { gpu } = nics.placeOf(rank);
+  return {
+    rank,
+    node,
+    busId: gpu.parent.busId,
+    dev: gpu.dev,
+    sendReceive: nics.ofPeers(rank).map((choice) => nicJson(rank, choice, nics)),
+  };
+}
+
+/** A NIC and the rank whose proxy drives it, which is another one with PXN. */
+function nicJson(rank: number, choice: NicChoice | undefined, nics: RankNics): JsonValue {
+  if (choice === undefined) return null;
+  return { id: idText(choice.net.id), rank: choice.relay.rank + nics.placeOf(rank).domain.rankOffset };
+}
+
+function channelsJson({ comm, nRanks }: Cluster, nics: RankNics): JsonValue {
+  const { rankToNode } = comm;
+  /** Both ends of a step between nodes; none within one. */
+  const hop = (graph: 'ring' | 'tree', channel: number, from: number, to: number): JsonValue[] =>
+    rankToNode[from] === rankToNode[to]
+      ? []
+      : [
+          {
+            from,
+            to,
+            fromNic: nicJson(from, nics.ofChannel(graph, from, channel), nics),
+            toNic: nicJson(to, nics.ofChannel(graph, to, channel), nics),
+          },
+        ];
+  const { nChannels, treeUp, treeDown } = comm;
+  return Array.from({ length: nChannels }, (_, channel) => {
+    const ring = [...comm.ringOf(channel)];
+    const up = ofChannel(treeUp, channel, nRanks);
+    return {
+      ring,
+      tree: { up, down: triples(treeDown, channel, nRanks) },
+      hops: {
+        ring: ring.flatMap((rank, at) => hop('ring', channel, rank, ring[(at + 1) % nRanks]!)),
+        tree: up.flatMap((parent, rank) => (parent === -1 ? [] : hop('tree', channel, rank, parent))),
+      },
+    };
+  });
 }
 
 function nvlsJson({ comm, nRanks }: Cluster): JsonValue {

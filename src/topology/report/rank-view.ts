@@ -4,11 +4,12 @@
  * Channels in which everything is the same share a line.
  */
 import type { Cluster, Domain } from '../cluster.js';
-import { graphNic, type NicChoice, p2pNic } from '../connect/connection-nics.js';
+import type { NicChoice } from '../connect/connection-nics.js';
 import type { GpuNode } from '../system/node.js';
 import { Labels, shortBusId } from './labels.js';
 import { gpuName } from './product-names.js';
 import { listText, rangesText } from './quantities.js';
+import { RankNics } from './rank-nics.js';
 import { padEnd, type Style, wrap } from './style.js';
 
 /** Down slots of a rank in a tree. */
@@ -16,10 +17,10 @@ const TREE_ARITY = 3;
 
 /** Lines about a rank of the cluster. */
 export function rankView(cluster: Cluster, rank: number, style: Style): string[] {
-  const { comm, domains, nRanks } = cluster;
+  const { comm, nRanks } = cluster;
   const node = comm.rankToNode[rank]!;
-  const domain = domains.find(({ ranks }) => ranks.includes(rank))!;
-  const gpu = domain.system.nodes.GPU.find((one) => one.rank + domain.rankOffset === rank)!;
+  const nics = new RankNics(cluster);
+  const { domain, gpu } = nics.placeOf(rank);
   const name = gpuName(gpu.parent.device, gpu.sm);
   const { nChannels } = comm;
   const lines = [
@@ -37,7 +38,7 @@ export function rankView(cluster: Cluster, rank: number, style: Style): string[]
     'Rings: previous, next',
     Array.from({ length: nChannels }, (_, channel) => {
       const [prev, next] = [comm.ringPrev[at(channel)]!, comm.ringNext[at(channel)]!];
-      return `${prev}${viaRing(prev, channel)} -> ${rank} -> ${next}${viaRing(next, channel)}`;
+      return `${prev}${via('ring', prev, channel)} -> ${rank} -> ${next}${via('ring', next, channel)}`;
     }),
   );
   section(
@@ -46,8 +47,8 @@ export function rankView(cluster: Cluster, rank: number, style: Style): string[]
       const start = at(channel) * TREE_ARITY;
       const up = comm.treeUp[at(channel)]!;
       const down = [...comm.treeDown.subarray(start, start + TREE_ARITY)].filter((child) => child !== -1);
-      const above = up === -1 ? 'root' : `${up}${viaTree(up, channel)}`;
-      const below = down.map((child) => `${child}${viaTree(child, channel)}`);
+      const above = up === -1 ? 'root' : `${up}${via('tree', up, channel)}`;
+      const below = down.map((child) => `${child}${via('tree', child, channel)}`);
       return `${above}; ${below.length === 0 ? 'nobody' : listText(below)}`;
     }),
   );
@@ -55,33 +56,16 @@ export function rankView(cluster: Cluster, rank: number, style: Style): string[]
     const head = comm.nvls.headRank[rank]!;
     lines.push('', style.heading('NVLS'), head === -1 ? 'no head' : `head ${head} of ${comm.nvls.nHeads}`);
   }
-  if (comm.nNodes > 1) section('Send and receive: NIC by the number of the peer device', p2pTexts());
+  const peers = nics
+    .ofPeers(rank)
+    .map((choice) => (choice === undefined ? '' : choiceText(choice, domain, gpu)));
+  if (comm.nNodes > 1) section('Send and receive: NIC by the number of the peer device', peers);
   return lines;
 
-  function viaRing(peer: number, channel: number): string {
-    return comm.rankToNode[peer] === node
-      ? ''
-      : via(() => graphNic(domain.system, domain.graphs.ring, gpu, channel));
-  }
-
-  function viaTree(peer: number, channel: number): string {
-    return comm.rankToNode[peer] === node
-      ? ''
-      : via(() => graphNic(domain.system, domain.graphs.tree, gpu, channel));
-  }
-
-  function via(choose: () => NicChoice): string {
-    return ` (${choiceText(choose(), domain, gpu)})`;
-  }
-
-  function p2pTexts(): string[] {
-    const { system } = domain;
-    const devices = new Set(domains.flatMap((one) => one.system.nodes.GPU.map(({ dev }) => dev)));
-    const context = { system, comm: domain.comm, settings: cluster.settings, localHost: domain.localHost };
-    const most = Math.max(...devices);
-    return Array.from({ length: most + 1 }, (_, dev) =>
-      devices.has(dev) ? choiceText(p2pNic(context, gpu, dev, 0), domain, gpu) : '',
-    );
+  function via(graph: 'ring' | 'tree', peer: number, channel: number): string {
+    if (comm.rankToNode[peer] === node) return '';
+    const choice = nics.ofChannel(graph, rank, channel);
+    return choice === undefined ? '' : ` (${choiceText(choice, domain, gpu)})`;
   }
 }
 

@@ -136,7 +136,56 @@ describe('tutti topo', () => {
   });
 });
 
+describe('notes', () => {
+  it('on variables go to the error output, and into JSON', () => {
+    const env = { NCCL_P2P_LEVEL: 'sys', NCCL_P2PLEVEL: 'SYS', NCCL_IB_HCA: 'mlx5_0', NCCL_ALGO: 'Ring' };
+    const said = [
+      'NCCL has no variable NCCL_P2PLEVEL (did you mean NCCL_P2P_LEVEL?)',
+      'NCCL_P2P_LEVEL=sys is ignored by NCCL; write SYS',
+      'NCCL_IB_HCA has no effect on a topology file, only where a machine is looked at',
+      'NCCL_ALGO has no effect on the topology; tutti tune shows what it changes',
+    ];
+    const { stderr, stdout, status } = topo([H200, '--json'], env);
+    expect(status).toBe(0);
+    expect(stderr).toBe(said.map((text) => `tutti topo: ${text}\n`).join(''));
+    expect(JSON.parse(stdout).notes).toEqual(said);
+    // Where a machine is looked at, the variables of detection count.
+    expect(topo(['--json'], { NCCL_IB_DISABLE: '1' }).stderr).not.toMatch(/NCCL_IB_DISABLE/);
+  });
+
+  it('name options that have no effect', () => {
+    const { stderr } = topo([
+      join(GOLDEN, 'rtx3090-x8-2switch/topo.xml'),
+      '--nvls',
+      '--sm=90',
+      '--nic-gbits=100',
+    ]);
+    expect(stderr).toMatch(/--sm has no effect: the file describes every GPU itself/);
+    expect(stderr).toMatch(/--nic-gbits has no effect: the file describes every network card itself/);
+    expect(stderr).toMatch(/--nvls has no effect: no NVSwitch joins the GPUs\n/);
+    expect(topo([H200, '--nvls']).stderr).toBe('');
+    expect(topo(['--sm=90', '--nvlinks=3']).stderr).toMatch(
+      /--sm and --nvlinks have no effect on a machine, only on a template/,
+    );
+  });
+});
+
 describe('the files of tutti topo', () => {
+  it('may be the standard input and output, in place of the text', () => {
+    const text = readFileSync(H200, 'utf8');
+    const dumped = spawnSync(process.execPath, [MAIN, 'topo', '-', '--dump', '-'], {
+      encoding: 'utf8',
+      input: text,
+    });
+    expect(dumped.status).toBe(0);
+    expect(dumped.stdout).toBe(text);
+    expect(topo([H200, '--svg=-']).stdout).toMatch(/^<svg [\s\S]*<\/svg>\n$/);
+    expect(topo([H200, '--graph-dump=-']).stdout).toMatch(/^<graphs version="1">\n[\s\S]*<\/graphs>\n$/);
+    expect(existsSync('-')).toBe(false);
+    const wrong = spawnSync(process.execPath, [MAIN, 'topo', '-'], { encoding: 'utf8', input: '<graphs/>' });
+    expect(wrong.stderr).toMatch(/^tutti topo: standard input/);
+  });
+
   it('are those that NCCL writes', () => {
     const [topology, graphs] = [join(folder, 't.xml'), join(folder, 'g.xml')];
     const args = [join(REAL, 'topo-2.xml'), '--no-nvls', '--dump', topology, '--graph-dump', graphs];
@@ -214,7 +263,9 @@ describe('the files of tutti topo', () => {
   it('that cannot be written end the command with status 1', () => {
     const { status, stderr } = topo([H200, '--svg', join(folder, 'no/such/place.svg')]);
     expect(status).toBe(1);
-    expect(stderr).toMatch(/^tutti topo: cannot write the picture to .*place\.svg: ENOENT/);
+    expect(stderr).toMatch(
+      /^tutti topo: cannot write the picture to .*place\.svg: no such file or directory$/m,
+    );
   });
 });
 
@@ -281,12 +332,15 @@ describe('what cannot be described', () => {
   });
 
   test.each([
-    ['a missing file', ['/no/such/file.xml'], /cannot read the topology file: ENOENT/],
-    ['a folder', ['/'], /cannot read the topology file: EISDIR/],
+    [
+      'a missing file',
+      ['/no/such/file.xml'],
+      /cannot read the topology file \/no\/such\/file\.xml: no such file or directory\n$/,
+    ],
+    ['a folder', ['/'], /cannot read the topology file \/: illegal operation on a directory\n$/],
     ['no topology', [fileURLToPath(import.meta.url)], /command\.test\.ts/],
     ['a graph file', [join(REAL, 'graph-2.xml')], /this is a graph file.*not a topology file/],
     ['a recording that is none', ['--from', H200], /topo\.xml/],
-    ['a rank that is not there', [H200, '--rank=8'], /--rank 8: there are 8 ranks; give one from 0 to 7/],
   ])('%s ends with status 1 and one sentence', (_, args, message) => {
     const { status, stdout, stderr } = topo(args);
     expect(status).toBe(1);
@@ -305,7 +359,23 @@ describe('what cannot be described', () => {
     );
   });
 
-  test.each([[['--nodes', 'x']], [['--no-such-option']], [['--json', '--log']]])(
+  it('a graph file that is not there ends with status 1, naming it', () => {
+    const { status, stderr } = topo([H200], { NCCL_GRAPH_FILE: '/no/such/graph.xml' });
+    expect(status).toBe(1);
+    expect(stderr).toBe(
+      'tutti topo: NCCL_GRAPH_FILE=/no/such/graph.xml: cannot read the graph file: no such file or directory\n',
+    );
+  });
+
+  it('a machine without GPUs ends with status 1 and says what would do', () => {
+    const { stderr, status } = topo(['--from', join(REAL, 'sysfs.tgz'), '--nodes=2']);
+    expect(status).toBe(1);
+    expect(stderr).toMatch(
+      /give a topology file \(--file FILE\), or a recording of a machine with GPUs \(--from RECORD/,
+    );
+  });
+
+  test.each([[['--nodes', 'x']], [['--no-such-option']], [['--json', '--log']], [[H200, '--rank=8']]])(
     '%j is wrong use: status 2, one sentence',
     (args) => {
       const { status, stdout, stderr } = topo(args);

@@ -2,9 +2,13 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { describeCluster } from '#src/topology/cluster.js';
+import { explanations } from '#src/topology/report/explain.js';
 import { clusterJson, type JsonValue, jsonText } from '#src/topology/report/json.js';
+import { rankView } from '#src/topology/report/rank-view.js';
+import { plainStyle } from '#src/topology/report/style.js';
 import { readXml } from '#src/topology/xml/read.js';
 import { readTopology } from '../golden/folder.js';
+import { clusterOf } from './golden-clusters.js';
 
 const GOLDEN = join(import.meta.dirname, '../../golden');
 
@@ -35,7 +39,10 @@ const GRAPH = {
   typeInter: 'string',
   sameChannels: 'boolean',
   fallback: 'boolean',
+  fullest: [{ link: 'string', load: 'number', capacity: 'number' }],
 };
+const NIC = { id: 'string', rank: 'number' };
+const HOP = { from: 'number', to: 'number', fromNic: NIC, toNic: NIC };
 const PATH = { type: 'string', bandwidth: 'number', hops: 'number' };
 const PCI = { bandwidth: 'number', generation: 'number', lanes: 'number' };
 
@@ -48,6 +55,7 @@ describe('the JSON of a cluster', () => {
       format: 'string',
       version: 'number',
       summary: 'string',
+      notes: [],
       nRanks: 'number',
       nNodes: 'number',
       nodes: [
@@ -65,7 +73,14 @@ describe('the JSON of a cluster', () => {
           },
         },
       ],
-      channels: [{ ring: ['number'], tree: { up: ['number'], down: [['number']] } }],
+      channels: [
+        {
+          ring: ['number'],
+          tree: { up: ['number'], down: [['number']] },
+          hops: { ring: [HOP], tree: [HOP] },
+        },
+      ],
+      ranks: [{ rank: 'number', node: 'number', busId: 'string', dev: 'number', sendReceive: [NIC] }],
       nvls: {
         nChannels: 'number',
         nHeads: 'number',
@@ -74,6 +89,7 @@ describe('the JSON of a cluster', () => {
       },
       collnet: 'null',
       p2p: { nChannels: 'number', nChannelsPerPeer: 'number', maxPeers: 'number' },
+      explanations: [{ topic: 'string', text: 'string', evidence: expect.anything() }],
     });
     const [{ hosts, ...machine }] = machines as [{ hosts: [{ cpus: [{ devices: unknown }] }] }];
     expect(machine).toEqual({
@@ -123,6 +139,73 @@ describe('the JSON of a cluster', () => {
 
   it('has floats with the digits that they need', () => {
     expect(JSON.stringify(json)).not.toMatch(/\d\.\d{7}/);
+  });
+
+  it('names the links that are full', () => {
+    const { ring, nvls } = json.nodes[1].graphs;
+    expect(ring.fullest).toContainEqual({
+      link: 'PCIe link from NIC mlx5_ib0 to PCIe switch ffff:ff:01.0',
+      load: 48,
+      capacity: 48,
+    });
+    expect(ring.fullest).toHaveLength(8);
+    const alone = jsonOf('azure-ndv5-h100x8-8x400g', 1).nodes[0].graphs;
+    expect(alone.ring.fullest).toContainEqual({
+      link: 'NVLinks from GPU 0 to the NVSwitch',
+      load: 360,
+      capacity: 370.8,
+    });
+    for (const { load, capacity } of [...ring.fullest, ...nvls.fullest])
+      expect(load).toBeLessThanOrEqual(capacity);
+  });
+
+  it('tells at both ends of each step between nodes which NIC is used, and through which rank', () => {
+    for (const { ring, tree, hops } of json.channels) {
+      const node = (rank: number) => Math.floor(rank / 8);
+      const crossing = ring.filter((rank: number, at: number) => node(rank) !== node(ring[(at + 1) % 16]));
+      expect(hops.ring.map(({ from }: { from: number }) => from)).toEqual(crossing);
+      const children = tree.up.flatMap((parent: number, rank: number) =>
+        parent !== -1 && node(parent) !== node(rank) ? [rank] : [],
+      );
+      expect(hops.tree.map(({ from }: { from: number }) => from)).toEqual(children);
+    }
+    // The same as --rank says.
+    const { from, fromNic } = json.channels[0].hops.ring[0];
+    const nics = json.machines[0].hosts[0].cpus.flatMap(({ devices }: { devices: unknown }) =>
+      [...JSON.stringify(devices).matchAll(/"name":"(mlx5_\w+)","dev":\d+,"id":"(0x[0-9a-f]+)"/g)].map(
+        ([, name, id]) => [id, name],
+      ),
+    );
+    const view = rankView(clusterOf('azure-ndv5-h100x8-8x400g', 2), from, plainStyle()).join('\n');
+    expect(view).toContain(`(${Object.fromEntries(nics)[fromNic.id]})`);
+    expect(fromNic.rank).toBe(from);
+  });
+
+  it('tells the NIC of send and receive by the device of the peer, with PXN through the rank next to it', () => {
+    const { sendReceive } = json.ranks[9];
+    expect(sendReceive).toHaveLength(8);
+    expect(sendReceive.map(({ rank }: { rank: number }) => rank)).toEqual([8, 9, 10, 11, 12, 13, 14, 15]);
+    expect(new Set(sendReceive.map(({ id }: { id: string }) => id)).size).toBe(8);
+    expect(jsonOf('azure-ndv5-h100x8-8x400g', 1).ranks[3]).toMatchObject({
+      rank: 3,
+      node: 0,
+      sendReceive: [],
+    });
+  });
+
+  it('has all explanations with their evidence', () => {
+    const cluster = clusterOf('azure-ndv5-h100x8-8x400g', 2);
+    const texts = (all: { text: string }[]) => all.map(({ text }) => text);
+    expect(texts(json.explanations)).toEqual(texts(explanations(cluster)));
+    expect(json.explanations).toContainEqual(
+      expect.objectContaining({ topic: 'gdr', evidence: expect.objectContaining({ write: 'allowed' }) }),
+    );
+  });
+
+  it('has the notes that it is given', () => {
+    const { root } = readXml(readTopology(join(GOLDEN, 'gh200-x1-1x400g')), { root: 'system' });
+    const cluster = describeCluster({ nodes: [{ xml: root }] });
+    expect(clusterJson({ cluster, documents: [root] }, ['a', 'b'])).toMatchObject({ notes: ['a', 'b'] });
   });
 
   it('has CollNet where it is used', () => {
