@@ -154,9 +154,13 @@ function termTexts({ study, call, limits }: CallReport, chosen: Candidate): stri
 /** The links that the graphs fill which bound candidates, a sentence per graph. */
 export function fullestTexts(bounds: readonly BandwidthBound[], limits: GraphLimits): string[] {
   const graphs = new Set(bounds.flatMap((bound) => (bound.kind === 'graph' ? [bound.graph] : [])));
-  return [...graphs].flatMap((graph) =>
-    limits[graph] === undefined ? [] : [`Fullest link of the ${graphWord(graph)} graph: ${limits[graph]}.`],
-  );
+  return [...graphs].flatMap((graph) => {
+    const limit = limits[graph];
+    if (limit?.fallback) {
+      return [`The ${graphWord(graph)} graph is a simple order that NCCL takes where its search finds none.`];
+    }
+    return limit?.link === undefined ? [] : [`Fullest link of the ${graphWord(graph)} graph: ${limit.link}.`];
+  });
 }
 
 /** From where to where the choice holds, and where the next best would win. */

@@ -8,8 +8,15 @@ import { linkNames, loadText } from '../../topology/report/link-names.js';
 import { LinkType } from '../../topology/system/path-type.js';
 import type { ModelGraphs } from '../input.js';
 
-/** `PCIe link from NIC mlx5_0 to PCIe switch 01:00.0 (and 7 like it): 24 of 24 GB/s`, by graph. */
-export type GraphLimits = Readonly<Partial<Record<keyof ModelGraphs, string>>>;
+/** What limits a graph. */
+export interface GraphLimit {
+  /** `PCIe link from NIC mlx5_0 to PCIe switch 01:00.0 (and 7 like it): 24 of 24 GB/s`; undefined for a single GPU. */
+  readonly link: string | undefined;
+  /** The search found no order, and NCCL uses a simple one. */
+  readonly fallback: boolean;
+}
+
+export type GraphLimits = Readonly<Partial<Record<keyof ModelGraphs, GraphLimit>>>;
 
 const GRAPHS: readonly (keyof ModelGraphs)[] = ['ring', 'tree', 'nvls', 'collnetChain', 'collnetDirect'];
 
@@ -19,16 +26,14 @@ export function graphLimits({ domains }: Cluster): GraphLimits {
   if (domain === undefined) return {};
   const { system, graphs, rankOffset, results } = domain;
   const labels = new Labels(system, rankOffset);
-  const limits: Partial<Record<keyof ModelGraphs, string>> = {};
+  const limits: Partial<Record<keyof ModelGraphs, GraphLimit>> = {};
   for (const name of GRAPHS) {
-    if (results[name]?.fallback === true) {
-      limits[name] = 'no order was found that the search would take, so NCCL uses a simple one at 0.1 GB/s';
-      continue;
-    }
     const loads = linkLoads(system, graphs[name]).filter(({ link }) => link?.type !== LinkType.LOC);
     const [fullest] = loads;
-    if (fullest !== undefined)
-      limits[name] = `${linkNames(equallyFull(loads, fullest), labels)}: ${loadText(fullest)}`;
+    limits[name] = {
+      link: fullest && `${linkNames(equallyFull(loads, fullest), labels)}: ${loadText(fullest)}`,
+      fallback: results[name]?.fallback === true,
+    };
   }
   return limits;
 }

@@ -65,7 +65,8 @@ function answerJson({ cluster, tables, limits, variables, sweeps }: JsonInput): 
       nChannels: graph.nChannels,
       bwIntra: single(graph.bwIntra),
       bwInter: single(graph.bwInter),
-      fullestLink: limits[name as keyof GraphLimits] ?? null,
+      fullestLink: limits[name as keyof GraphLimits]?.link ?? null,
+      fallback: limits[name as keyof GraphLimits]?.fallback ?? false,
     })),
     functions: sweeps.map((sweep) => functionJson(sweep, tables)),
   };
