@@ -11,7 +11,7 @@ import { clusterJson, jsonText, machineOnlyJson } from '../../topology/report/js
 import { logLines } from '../../topology/report/log-lines.js';
 import { machineOnly, machineOnlyReport } from '../../topology/report/machine-only.js';
 import { rankView } from '../../topology/report/rank-view.js';
-import type { Style } from '../../topology/report/style.js';
+import { fitted, type Style } from '../../topology/report/style.js';
 import { textReport } from '../../topology/report/text-report.js';
 import type { Environment } from '../../topology/settings.js';
 import { writeXml } from '../../topology/xml/write.js';
@@ -92,9 +92,12 @@ export function answer(
     case 'log':
       return logLines(cluster, rank ?? 0, clique > 1).map(({ text }) => text);
     case 'explain':
-      return [...explainCluster(cluster, style)];
-    default:
-      return rank === undefined ? textReport({ cluster, documents }, style) : rankView(cluster, rank, style);
+      return fitted(explainCluster(cluster, style), style.width);
+    default: {
+      const lines =
+        rank === undefined ? textReport({ cluster, documents }, style) : rankView(cluster, rank, style);
+      return fitted(lines, style.width);
+    }
   }
 }
 
@@ -121,5 +124,5 @@ function withoutGpus(
   const described = machineOnly(document, noGpus!);
   if (show === 'json') return [jsonText(machineOnlyJson(described.summary, described.facts, notes))];
   const devices = pciDevices.length === 0 ? [] : ['', style.heading('PCI devices'), ...pciDevices];
-  return [...machineOnlyReport(described, style), ...devices];
+  return fitted([...machineOnlyReport(described, style), ...devices], style.width);
 }

@@ -66,3 +66,33 @@ export function wrap(text: string, width: number, indent = ''): string[] {
   lines.push(lines.length === 0 ? line : indent + line);
   return lines;
 }
+
+/** What a line begins with in a tree: the next line has only the strokes that go on downwards. */
+const TREE_START = /^[\s│├└─]*/;
+
+/**
+ * Lines that are wider than `width` broken at blanks, each part below the text that it goes on with. For narrow
+ * terminals: tables and trees lose their columns, but nothing runs over the edge that can be broken.
+ */
+export function fitted(lines: readonly string[], width: number): string[] {
+  return lines.flatMap((line) => (visibleLength(line) <= width ? [line] : broken(line, width)));
+}
+
+function broken(line: string, width: number): string[] {
+  const [found] = TREE_START.exec(line)!;
+  const words = line.slice(found.length).match(/ *[^ ]+/g) ?? [];
+  const start = visibleLength(found + (words[0] ?? '')) > width ? '  ' : found;
+  const below = `${start.replaceAll('├', '│').replaceAll(/[└─]/g, ' ')}  `;
+  const indent = below.length <= width / 2 ? below : '  ';
+  const parts: string[] = [];
+  let part = '';
+  // Blanks stay with the word behind them, so that columns stay where there is room.
+  for (const word of words) {
+    const text = part === '' ? (parts.length === 0 ? start : indent) + word.trimStart() : part + word;
+    if (part !== '' && visibleLength(text) > width) {
+      parts.push(part);
+      part = indent + word.trimStart();
+    } else part = text;
+  }
+  return [...parts, part];
+}

@@ -19,9 +19,11 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Runs the command; variables of NCCL that happen to be set here do not count. */
+/** Runs the command; variables of NCCL and of terminals that happen to be set here do not count. */
 function topo(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
-  const own = Object.entries(process.env).filter(([name]) => !name.startsWith('NCCL_'));
+  const own = Object.entries(process.env).filter(
+    ([name]) => !/^(?:NCCL_|COLUMNS$|(?:FORCE|NO)_COLOR$)/.test(name),
+  );
   return spawnSync(process.execPath, [MAIN, 'topo', ...args], {
     encoding: 'utf8',
     timeout: 60_000,
@@ -120,8 +122,17 @@ describe('tutti topo', () => {
     expect(stdout).toMatch(/NVLinks from GPU 0 to the NVSwitch.* 240 of 240 GB\/s/);
   });
 
-  it('uses no colours where the output is no terminal', () => {
-    expect(topo([H200], { FORCE_COLOR: '1' }).stdout).not.toContain('\u001b');
+  it('uses no colours where the output is no terminal, unless it is asked to', () => {
+    expect(topo([H200]).stdout).not.toContain('\u001b');
+    expect(topo([H200], { FORCE_COLOR: '1' }).stdout).toContain('\u001b[32mGPU 0\u001b[39m');
+  });
+
+  it('keeps to the width that COLUMNS says, whatever it shows', () => {
+    const machine = join(GOLDEN, 'l40s-x4-2socket-2x200g/topo.xml');
+    for (const args of [[], ['--explain'], ['--rank=0']]) {
+      const { stdout } = topo([machine, ...args], { COLUMNS: '44' });
+      for (const line of stdout.split('\n')) expect([...line].length, line).toBeLessThanOrEqual(44);
+    }
   });
 
   it('honours variables of NCCL', () => {

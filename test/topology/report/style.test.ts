@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
-import { padEnd, padStart, visibleLength, wrap } from '#src/topology/report/style.js';
+import { describe, expect, it, test } from 'vitest';
+import { fitted, padEnd, padStart, visibleLength, wrap } from '#src/topology/report/style.js';
 
 const painted = (text: string) => `\u001b[1m\u001b[32m${text}\u001b[39m\u001b[22m`;
 
@@ -37,4 +37,28 @@ describe('text of reports', () => {
       ),
     );
   });
+});
+
+test('lines that are too wide are broken at blanks, below their text, and nothing is lost', () => {
+  expect(fitted(['├─ GPU 0 A100  24 GB/s  200 Gbit/s', 'short'], 16)).toEqual([
+    '├─ GPU 0 A100',
+    '│    24 GB/s',
+    '│    200 Gbit/s',
+    'short',
+  ]);
+  expect(fitted(['              word word'], 16)).toEqual(['  word word']);
+  expect(fitted(['a b'], 3)).toEqual(['a b']);
+  expect(fitted(['\u001b[1mword word\u001b[22m'], 6)).toEqual(['\u001b[1mword', '  word\u001b[22m']);
+  fc.assert(
+    fc.property(
+      fc.array(fc.string({ minLength: 1, maxLength: 12 })),
+      fc.integer({ min: 16, max: 60 }),
+      (words, width) => {
+        const line = words.map((word) => word.replaceAll(/[^!-~]/g, 'x')).join('  ');
+        const parts = fitted([line], width);
+        for (const part of parts) expect(visibleLength(part)).toBeLessThanOrEqual(width);
+        expect(parts.join(' ').split(/ +/).filter(Boolean)).toEqual(line.split(/ +/).filter(Boolean));
+      },
+    ),
+  );
 });
