@@ -28,8 +28,13 @@ const AGGREGATE_FACTOR = 4;
 
 /** Groups tasks, given in program order, for decisions; aggregates come in the order of their works. */
 export function aggregateTasks<T extends GroupableTask>(tasks: readonly T[]): Aggregate<T>[] {
+  return aggregateSorted(sortTasks(tasks, ({ traffic }) => traffic));
+}
+
+/** The same for tasks in the order in which the sorter hands them out, and others that joined them afterwards. */
+export function aggregateSorted<T extends GroupableTask>(tasks: readonly T[]): Aggregate<T>[] {
   const bins = new Map<string, T[]>();
-  for (const task of sortTasks(tasks, ({ traffic }) => traffic)) {
+  for (const task of tasks) {
     const key = `${task.function}/${task.deviceOp}/${task.type}`;
     const bin = bins.get(key);
     if (bin === undefined) bins.set(key, [task]);
@@ -37,7 +42,7 @@ export function aggregateTasks<T extends GroupableTask>(tasks: readonly T[]): Ag
   }
   const aggregates: Aggregate<T>[] = [];
   for (const bin of bins.values()) {
-    // Each bin takes new tasks at its front, so it ends up ascending in size and in program order among equals.
+    // Each bin takes new tasks at its front: sorted ones end up ascending in size, in program order among equals.
     bin.reverse();
     let at = 0;
     while (at < bin.length) {

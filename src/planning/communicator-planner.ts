@@ -13,11 +13,12 @@ import type { DeviceReduction } from '../tuning/call.js';
 import { DecisionCache } from '../tuning/decision-cache.js';
 import type { TuningTables } from '../tuning/model.js';
 import { modelOf } from '../tuning/model.js';
+import { type SymmetricSupport, symmetricFacts } from '../tuning/symmetric/facts.js';
 import { tunedChunkSize } from '../tuning/tuner.js';
 import { largestChunk } from './chunk-size.js';
 import { type PlannedCommunicator, PROTOCOL_GRAIN } from './nccl-task.js';
 import { type P2pLimits, p2pSchedule } from './p2p-schedule.js';
-import type { BudgetOptions } from './plan-budget.js';
+import { type BudgetOptions, MAX_ARGUMENT_BYTES } from './plan-budget.js';
 import {
   type DecisionRequest,
   type GroupCollective,
@@ -35,6 +36,8 @@ export interface PlannerOptions {
   /** The rank that plans; 0 if absent. */
   readonly rank?: number | undefined;
   readonly budget?: BudgetOptions | undefined;
+  /** What symmetric memory can do; absent: nothing is known to be registered, and nobody asks. */
+  readonly symmetric?: SymmetricSupport | undefined;
   /** NCCL_ALLGATHERV_ENABLE; true if absent. */
   readonly batchBroadcasts?: boolean | undefined;
   /** NCCL_P2P_SCHEDULE_GROUP_SIZE, NCCL_P2P_LL_THRESHOLD, NCCL_CHUNK_SIZE. */
@@ -91,7 +94,7 @@ export class CommunicatorPlanner {
   readonly #context: GroupContext;
 
   constructor(options: PlannerOptions) {
-    const { comm, tables, rank = 0, budget, batchBroadcasts = true, p2p = {}, log } = options;
+    const { comm, tables, rank = 0, budget, symmetric, batchBroadcasts = true, p2p = {}, log } = options;
     const { nRanks, nNodes } = comm;
     this.#comm = comm;
     this.#tables = tables;
@@ -120,6 +123,14 @@ export class CommunicatorPlanner {
         return (places[other]! - places[rank]! + nRanks) % nRanks;
       },
       ...(budget === undefined ? {} : { budget }),
+      ...(symmetric === undefined
+        ? {}
+        : {
+            symmetric: {
+              facts: symmetricFacts(tables, symmetric),
+              argumentCapacity: Math.min(budget?.workArgsBytes ?? MAX_ARGUMENT_BYTES, MAX_ARGUMENT_BYTES),
+            },
+          }),
       p2p: {
         nNodes,
         nRanks,

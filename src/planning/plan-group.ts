@@ -5,7 +5,8 @@
  * All ranks give the same calls in the same order, so they come to the same plans. (NCCL 2.30.7, enqueue.cc.)
  */
 import { TuttiError } from '../errors/tutti-error.js';
-import { type Aggregate, aggregateTasks, orderByKind, pipelinedOperations } from './aggregate.js';
+import { symmetricArgumentBytes } from '../tuning/symmetric/choose.js';
+import { type Aggregate, aggregateSorted, orderByKind, pipelinedOperations } from './aggregate.js';
 import {
   BROADCAST_MIN_THREADS,
   BROADCAST_WORK_BYTES,
@@ -34,6 +35,13 @@ import {
   workStorage,
 } from './plan-budget.js';
 import type { RegisteredChannels, Registration } from './registration.js';
+import {
+  type SymmetricCall,
+  type SymmetricContext,
+  type SymmetricPlan,
+  splitSymmetric,
+} from './symmetric-batches.js';
+import { sortTasks } from './task-sorter.js';
 import { ChannelBatches, type OrderedBatch, orderBatches, WORK_BYTES, WorkType } from './work-batches.js';
 
 /** A collective of a group. */
@@ -51,6 +59,10 @@ export interface GroupCollective {
   readonly registered?: boolean;
   /** Where they are registered. */
   readonly registration?: Registration;
+  /** The user's operator where it differs from `deviceOp`, and what symmetric kernels need to know of the buffers. */
+  readonly operator?: NonNullable<SymmetricCall['operator']>;
+  readonly windows?: NonNullable<SymmetricCall['windows']>;
+  readonly hostMemory?: boolean;
 }
 
 /** A send or receive of a group. */
@@ -92,6 +104,8 @@ export interface GroupContext {
   /** What registration makes of a decision for one task; if absent, nothing. */
   readonly registered?: (task: GroupCollective, decision: GroupDecision) => RegisteredChannels;
   readonly budget?: BudgetOptions;
+  /** Symmetric memory; absent without it. */
+  readonly symmetric?: SymmetricContext;
   /** Architecture of the own GPU, 100 * major + 10 * minor. */
   readonly arch?: number;
   /** Place of a rank in a channel's ring, counted from the own rank. */
@@ -127,8 +141,9 @@ export interface PlannedBroadcasts {
   readonly works: ReturnType<typeof cutBroadcasts>;
 }
 
-/** One launch. */
+/** One launch: of ordinary work, or of a symmetric kernel, which has no batches. */
 export interface Plan {
+  readonly symmetric: SymmetricPlan<GroupCollective> | undefined;
   readonly collectives: readonly PlannedCollective[];
   readonly broadcasts: PlannedBroadcasts | undefined;
   readonly p2p: readonly PlannedP2p[];
@@ -160,6 +175,31 @@ interface Decided extends PlannedTask {
   readonly decision: GroupDecision;
 }
 
+/** A collective as it is sorted and decided. */
+interface Entry {
+  readonly function: PlannedFunction;
+  readonly deviceOp: string;
+  readonly type: string;
+  readonly traffic: number;
+  readonly task: GroupCollective;
+}
+
+/** Symmetric kernels take all from their arguments and use no work storage. */
+function symmetricLaunch(symmetric: SymmetricPlan<GroupCollective>): Plan {
+  return {
+    symmetric,
+    collectives: [],
+    broadcasts: undefined,
+    p2p: [],
+    batches: [],
+    channelMask: (1n << BigInt(symmetric.distribution.channels.length)) - 1n,
+    threads: symmetric.threads,
+    workBytes: 0,
+    storage: 'args',
+    argumentBytes: symmetricArgumentBytes(symmetric.tasks.length),
+  };
+}
+
 class GroupPlanner {
   readonly #context: GroupContext;
   readonly #budget: PlanBudget;
@@ -168,6 +208,7 @@ class GroupPlanner {
   readonly #broadcasts = new Map<number, GroupCollective[]>();
   readonly #sends = new Map<number, GroupP2p[]>();
   readonly #recvs = new Map<number, GroupP2p[]>();
+  #symmetric: readonly SymmetricPlan<GroupCollective>[] = [];
   #messages = 0;
   #round = 0;
   #epoch = 0;
@@ -186,7 +227,7 @@ class GroupPlanner {
   }
 
   plans(): Plan[] {
-    const plans: Plan[] = [];
+    const plans: Plan[] = this.#symmetric.map(symmetricLaunch);
     while (this.#tasks.length > 0 || this.#broadcasts.size > 0 || this.#messages > 0) {
       const plan = this.#next();
       if (plan.batches.length > 0) plans.push(plan);
@@ -215,25 +256,35 @@ class GroupPlanner {
   }
 
   #decideAll(collectives: readonly GroupCollective[]): Decided[] {
-    const { comm, decide, registered } = this.#context;
-    const pipelined = pipelinedOperations(collectives.length, comm.nChannels);
+    const { comm, decide, registered, symmetric } = this.#context;
     const inBytes = (fn: PlannedFunction) => fn === 'Broadcast' || fn === 'AllGather';
-    const entries = collectives.map((task) => ({
+    const entryOf = (task: GroupCollective): Entry => ({
       function: task.function,
       deviceOp: task.deviceOp,
       // Functions that only move data are planned in bytes.
       type: inBytes(task.function) ? 'int8' : task.type,
       traffic: task.count * task.elementBytes * trafficFactor(task.function, comm.nRanks),
       task,
-    }));
-    const decided = aggregateTasks(entries).flatMap((aggregate: Aggregate<(typeof entries)[number]>) => {
+    });
+    const wideOf = (fn: PlannedFunction) => (fn === 'AllReduce' ? 2 : 1);
+    let sorted = sortTasks(collectives.map(entryOf), ({ traffic }) => traffic);
+    if (symmetric !== undefined) {
+      const split = splitSymmetric(
+        sorted.map(({ task }) => task),
+        symmetric,
+        (task) => this.#protocolAlone(entryOf(task)),
+      );
+      this.#symmetric = split.plans;
+      sorted = split.ordinary.map(entryOf);
+    }
+    const pipelined = pipelinedOperations(sorted.length, comm.nChannels);
+    const decided = aggregateSorted(sorted).flatMap((aggregate: Aggregate<Entry>) => {
       const { function: fn, deviceOp, type, task: first } = aggregate.tasks[0]!;
-      const wide = fn === 'AllReduce' ? 2 : 1;
       const decision = decide({
         function: fn,
         deviceOp,
         type,
-        bytes: aggregate.traffic / wide,
+        bytes: aggregate.traffic / wideOf(fn),
         pipelined,
         registered: first.registered === true,
       });
@@ -260,6 +311,18 @@ class GroupPlanner {
     }));
   }
 
+  /** Protocol of the ordinary choice for a call by itself; undefined if there is none. */
+  #protocolAlone({ function: fn, deviceOp, type, traffic, task }: Entry): PlannedProtocol | undefined {
+    const bytes = traffic / (fn === 'AllReduce' ? 2 : 1);
+    const registered = task.registered === true;
+    try {
+      return this.#context.decide({ function: fn, deviceOp, type, bytes, pipelined: 1, registered }).protocol;
+    } catch (error) {
+      if (TuttiError.is(error)) return undefined;
+      throw error;
+    }
+  }
+
   #next(): Plan {
     const plan = new PlanUnderConstruction(this.#budget);
     const collectives = this.#addCollectives(plan);
@@ -271,7 +334,7 @@ class GroupPlanner {
     if (this.#tasks.length === 0 && this.#broadcasts.size === 0 && this.#messages > 0) {
       p2p = this.#addMessages(plan);
     }
-    return { collectives, broadcasts, p2p, ...plan.finish() };
+    return { symmetric: undefined, collectives, broadcasts, p2p, ...plan.finish() };
   }
 
   #addCollectives(plan: PlanUnderConstruction): PlannedCollective[] {
@@ -439,7 +502,7 @@ class PlanUnderConstruction {
     }
   }
 
-  finish(): Omit<Plan, 'collectives' | 'broadcasts' | 'p2p'> {
+  finish(): Omit<Plan, 'symmetric' | 'collectives' | 'broadcasts' | 'p2p'> {
     const batches = orderBatches(this.#channels);
     let channelMask = 0n;
     for (const channel of this.#channels.keys()) channelMask |= 1n << BigInt(channel);

@@ -59,6 +59,9 @@ const WORK_ARGUMENT_BYTES = 64;
 export const symmetricBatchLimit = (argumentCapacity: number): number =>
   Math.max(1, Math.floor((argumentCapacity - ARGUMENT_BYTES) / WORK_ARGUMENT_BYTES));
 
+/** Bytes of the kernel arguments of so many tasks. */
+export const symmetricArgumentBytes = (tasks: number): number => ARGUMENT_BYTES + WORK_ARGUMENT_BYTES * tasks;
+
 /**
  * Chooses the kernel of a batch.
  *
