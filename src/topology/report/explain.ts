@@ -9,8 +9,9 @@ import { countExplanations } from './explain/counts.js';
 import { because, type Explanation, TOPIC_TITLES, type Topic } from './explain/explanation.js';
 import { gpusText } from './explain/gpu-groups.js';
 import { graphExplanations } from './explain/graphs.js';
+import { machineViews } from './explain/machine-views.js';
 import { gdrExplanations, pxnExplanations } from './explain/nics.js';
-import { type MachineView, peerExplanations, splitExplanations } from './explain/peer-to-peer.js';
+import { peerExplanations, splitExplanations } from './explain/peer-to-peer.js';
 import { collnetAbsence, nvlsAbsence, nvlsNotShared } from './explain/special-graphs.js';
 import { variableExplanations } from './explain/variables.js';
 import { GRAPH_NAMES_IN_SEARCH_ORDER } from './graph-order.js';
@@ -53,17 +54,6 @@ function rails(cluster: Cluster): Explanation[] {
   if (text === '') return [];
   const { hops, changes } = railChanges(cluster);
   return [because('ring', text, { fact: 'rails', hops, changes })];
-}
-
-/** Each different machine with its domains. */
-function machineViews({ domains, settings }: Cluster): MachineView[] {
-  const byNode = new Map<number, Domain[]>();
-  for (const domain of domains) byNode.set(domain.node, [...(byNode.get(domain.node) ?? []), domain]);
-  const views = new Map<unknown, MachineView>();
-  for (const own of byNode.values()) {
-    if (!views.has(own[0]!.whole)) views.set(own[0]!.whole, { domains: own, settings });
-  }
-  return [...views.values()];
 }
 
 /**

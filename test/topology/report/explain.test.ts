@@ -223,13 +223,42 @@ describe('counts and variables', () => {
     );
   });
 
-  test('only variables that differ from their defaults are listed', () => {
+  test('variables that are set are listed: those that count, then those that do not', () => {
     expect(said('rtx3090-x8-2switch', 1, 'variables')).toBe('');
-    const env = { NCCL_P2P_LEVEL: 'SYS', NCCL_CROSS_NIC: '2', NCCL_NETDEVS_POLICY: 'max:2' };
+    const env = {
+      NCCL_P2P_LEVEL: 'SYS',
+      NCCL_CROSS_NIC: '2',
+      NCCL_NETDEVS_POLICY: 'max:2',
+      NCCL_NET_GDR_LEVEL: 'phb',
+      NCCL_NVLS_ENABLE: '1',
+      NCCL_MIN_CTAS: '',
+    };
     expect(said('rtx3090-x8-2switch', 1, 'variables', { env }).split('\n')).toEqual([
       expect.stringMatching(/^NCCL_P2P_LEVEL is SYS \(default: by the machine\)/),
-      expect.stringMatching(/^NCCL_NETDEVS_POLICY is MAX:2 \(default: AUTO\)/),
+      expect.stringMatching(/^NCCL_NETDEVS_POLICY is MAX:2 \(default: AUTO\).* no number of channels\.$/),
+      'NCCL_CROSS_NIC=2 is what NCCL does without it. It changes nothing here.',
+      'NCCL_NET_GDR_LEVEL=phb is ignored by NCCL; write PHB. It changes nothing here.',
+      'NCCL_NVLS_ENABLE=1 is what NCCL does without it. It changes nothing here.',
     ]);
+  });
+
+  test('variables that change something together only are told so', () => {
+    // Either bound alone holds the channels down.
+    const env = { NCCL_MAX_NCHANNELS: '4', NCCL_MAX_CTAS: '4' };
+    const all = explanations(clusterOf(h100, 1, { env })).filter(({ topic }) => topic === 'variables');
+    expect(all).toHaveLength(3);
+    expect(all[0]!.text).toMatch(/ no number of channels\.$/);
+    expect(all[1]!.text).not.toContain('the channels of collectives');
+    expect(all[2]!.text).toMatch(
+      /^Both together, against none of them: they change the channels of collectives from 24 to 4;/,
+    );
+    expect(all[2]!.evidence).toMatchObject({
+      together: ['NCCL_MAX_NCHANNELS', 'NCCL_MAX_CTAS'],
+      changes: expect.arrayContaining(['the channels of collectives from 24 to 4']),
+    });
+    // Nothing is said twice.
+    const apart = { NCCL_MAX_NCHANNELS: '4', NCCL_NVLS_NCHANNELS: '4' };
+    expect(said(h100, 1, 'variables', { env: apart })).not.toContain('together');
   });
 
   describe('a variable is told with what it changes on one machine', () => {
@@ -264,12 +293,32 @@ describe('counts and variables', () => {
       ]);
     });
 
-    test('nothing, where it has no effect, and nothing is said of several machines', () => {
+    test('nothing, where it has no effect; of several machines too', () => {
       const env = { NCCL_CROSS_NIC: '0' };
       expect(changed('rtx3090-x8-2switch', env)).toMatch(
         / Here it changes no path, no graph and no number of channels\.$/,
       );
-      expect(said('dgx-a100-8x200g', 2, 'variables', { env })).not.toContain('changes');
+      expect(said(h100, 2, 'variables', { env })).toMatch(/ Here it changes the Ring graph from /);
+      expect(
+        said('l40s-x4-2socket-2x200g', 3, 'variables', { env: { NCCL_NET_DISABLE_INTRA: '1' } }),
+      ).toMatch(/ Here it changes the number of nodes from 6 to 3; .*; 8 ways between GPUs from/);
+    });
+
+    test('but not of clusters that would take long', () => {
+      const nodes = 65;
+      expect(said(h100, nodes, 'variables', { env: { NCCL_MAX_NCHANNELS: '4' } })).toBe(
+        'NCCL_MAX_NCHANNELS is 4 (default: 64): greatest number of channels. (What it changes is said up to 512 ranks, 16 in one machine.)',
+      );
+    });
+
+    test('NVLink SHARP, which a variable forbids', () => {
+      const text = changed(h100, { NCCL_NVLS_ENABLE: '0' }, { nvls: false });
+      expect(text).toMatch(
+        /^NCCL_NVLS_ENABLE is 0 \(default: 2\): no NVLink SHARP, whatever the machine has\./,
+      );
+      expect(text).toMatch(
+        / Here it changes the NVLS graph from .* to none; the channels of NVLS from 16 to 0/,
+      );
     });
 
     test('that NCCL would refuse the machine without it', () => {

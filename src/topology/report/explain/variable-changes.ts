@@ -1,13 +1,14 @@
 /**
  * How two descriptions of the same machine differ: nodes, ways between GPUs and to NICs, graphs, numbers of channels.
  */
-import type { Cluster } from '../../cluster.js';
+import type { Cluster, Domain } from '../../cluster.js';
 import { pathOrNone } from '../../paths/path.js';
 import type { TopoGraph } from '../../search/graph.js';
 import { PathType } from '../../system/path-type.js';
 import { GRAPH_TITLES } from '../graph-order.js';
 import { bandwidthText, countText } from '../quantities.js';
 import { pathTypeName } from '../type-legend.js';
+import { machineViews } from './machine-views.js';
 import { nicUses } from './nics.js';
 import { gpuPairs } from './peer-to-peer.js';
 
@@ -40,25 +41,25 @@ export function clusterChanges(usual: Cluster, changed: Cluster): string[] {
   return [...facts, ...changedWays(usual, changed)];
 }
 
-/** A machine before it was split into domains. */
-const viewOf = ({ domains, settings }: Cluster) => ({ domains, settings });
+/** Domains of each different machine. */
+const distinct = (cluster: Cluster): Domain[] => machineViews(cluster).flatMap(({ domains }) => domains);
 
 function directPairs(cluster: Cluster): string {
-  const pairs = gpuPairs(viewOf(cluster));
+  const pairs = machineViews(cluster).flatMap((view) => gpuPairs(view));
   const direct = pairs.filter(({ refused }) => refused === undefined).length;
   return `${direct} of ${countText(pairs.length, 'pair')} of GPUs`;
 }
 
-function directNics({ domains, settings }: Cluster): string {
-  const uses = domains.flatMap((domain) => nicUses(domain, settings));
+function directNics(cluster: Cluster): string {
+  const uses = distinct(cluster).flatMap((domain) => nicUses(domain, cluster.settings));
   if (uses.length === 0) return '';
   const count = (way: 'read' | 'write') => uses.filter((use) => use[way] === undefined).length;
   const all = countText(uses.length, 'pair');
   return `${count('write')} (sending: ${count('read')}) of ${all} of GPU and NIC`;
 }
 
-function relayedWays({ domains }: Cluster): string {
-  const ways = domains.flatMap(({ system: { nodes, inter } }) =>
+function relayedWays(cluster: Cluster): string {
+  const ways = distinct(cluster).flatMap(({ system: { nodes, inter } }) =>
     inter ? nodes.GPU.flatMap((gpu) => nodes.NET.map((net) => pathOrNone(gpu, net).type)) : [],
   );
   return ways.length === 0 ? '' : `${ways.filter((type) => type === PathType.PXN).length}`;
@@ -86,14 +87,18 @@ function changedWays(usual: Cluster, changed: Cluster): string[] {
   return [...counts].map(([text, count]) => `${countText(count, 'way')} between GPUs ${text}`);
 }
 
-function waysOf({ domains }: Cluster): Map<string, string> {
-  const { GPU } = domains[0]!.whole.nodes;
-  return new Map(
-    GPU.flatMap((from) =>
-      GPU.filter((to) => to !== from).map((to) => {
+function waysOf(cluster: Cluster): Map<string, string> {
+  const ways = machineViews(cluster).flatMap(({ domains: [first] }, machine) => {
+    const { GPU } = first!.whole.nodes;
+    return GPU.flatMap((from) =>
+      GPU.filter((to) => to !== from).map((to): [string, string] => {
         const { bandwidth, type } = pathOrNone(from, to);
-        return [`${from.rank} ${to.rank}`, `${bandwidthText(bandwidth)} GB/s (${pathTypeName(type)})`];
+        return [
+          `${machine} ${from.rank} ${to.rank}`,
+          `${bandwidthText(bandwidth)} GB/s (${pathTypeName(type)})`,
+        ];
       }),
-    ),
-  );
+    );
+  });
+  return new Map(ways);
 }

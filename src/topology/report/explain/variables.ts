@@ -1,11 +1,13 @@
 /**
- * Which NCCL_* variables differ from their defaults, what each of them does, and what it changes: for that the same
- * machine is described once more without it.
+ * Which NCCL_* variables are set, what each of them does, and what it changes: for that the same cluster is described
+ * once more without it.
  */
 import { TuttiError } from '../../../errors/tutti-error.js';
+import { cInt } from '../../c-integer.js';
 import { type Cluster, describeCluster } from '../../cluster.js';
 import { type TopologySettings, topologySettings } from '../../settings.js';
 import { PATH_TYPE_NAMES } from '../../system/path-type.js';
+import { DESCRIPTION_READINGS, valueNotes } from '../../variable-values.js';
 import { because, type Explanation } from './explanation.js';
 import { clusterChanges } from './variable-changes.js';
 
@@ -91,42 +93,133 @@ const OTHER_NAMES: Readonly<Partial<Record<Key, string>>> = {
   maxChannels: 'NCCL_MAX_NRINGS',
 };
 
-/** A sentence or two per setting that is not the default. */
-export function variableExplanations(cluster: Cluster): Explanation[] {
-  const { settings } = cluster;
-  const defaults = topologySettings();
-  return (Object.keys(EFFECTS) as Key[]).flatMap((key) => {
-    const value = valueText(key, settings[key]);
-    const usual = valueText(key, defaults[key]);
-    if (value === usual) return [];
-    const [variable, effect] = EFFECTS[key];
-    return [
-      because(
-        'variables',
-        `${variable} is ${value} (default: ${usual}): ${effect}.${changesText(cluster, key)}`,
-        { variable, value, default: usual },
-      ),
-    ];
-  });
+const NVLS_VARIABLE = 'NCCL_NVLS_ENABLE';
+
+/** A variable, or two of one setting, that counts. */
+interface Effective {
+  readonly variables: readonly string[];
+  readonly value: string;
+  readonly usual: string;
+  readonly effect: string;
 }
 
-/** What a setting changes; nothing is said of several machines, whose search can take long. */
-function changesText(cluster: Cluster, key: Key): string {
-  const { options } = cluster;
-  if (options.nodes.length > 1 || options.mnnvl === true) return '';
-  const names = [EFFECTS[key][0], OTHER_NAMES[key]];
-  const env = Object.fromEntries(Object.entries(options.env ?? {}).filter(([name]) => !names.includes(name)));
-  const { log: _, ...others } = options;
+/** A sentence or two per variable that is set or setting that is not the default, then what all of them change. */
+export function variableExplanations(cluster: Cluster): Explanation[] {
+  const effective = effectiveVariables(cluster);
+  const counted = new Set(effective.flatMap(({ variables }) => variables));
+  const alone = new Set<string>();
+  const said = effective.map(({ variables, value, usual, effect }) => {
+    const [variable] = variables as [string];
+    const { text, changes } = changesWithout(cluster, variables, 'it');
+    for (const change of changes ?? []) alone.add(change);
+    return because('variables', `${variable} is ${value} (default: ${usual}): ${effect}.${text}`, {
+      variable,
+      value,
+      default: usual,
+      ...(changes === undefined ? {} : { changes }),
+    });
+  });
+  return [...said, ...together(cluster, effective, alone), ...withoutEffect(cluster, counted)];
+}
+
+function effectiveVariables({ settings, options }: Cluster): Effective[] {
+  const defaults = topologySettings();
+  const found = KEYS.flatMap((key): Effective[] => {
+    const value = valueText(key, settings[key]);
+    const usual = valueText(key, defaults[key]);
+    return value === usual ? [] : [{ variables: namesOf(key), value, usual, effect: EFFECTS[key][1] }];
+  });
+  const nvls = options.env?.[NVLS_VARIABLE];
+  if (!nvls || cInt(nvls) !== 0) return found;
+  return [
+    ...found,
+    {
+      variables: [NVLS_VARIABLE],
+      value: '0',
+      usual: '2',
+      effect: 'no NVLink SHARP, whatever the machine has',
+    },
+  ];
+}
+
+const KEYS = Object.keys(EFFECTS) as Key[];
+
+const namesOf = (key: Key): string[] => [EFFECTS[key][0], ...[OTHER_NAMES[key] ?? []].flat()];
+
+/** What several variables change, unless it is what each of them changes alone. */
+function together(
+  cluster: Cluster,
+  effective: readonly Effective[],
+  alone: ReadonlySet<string>,
+): Explanation[] {
+  if (effective.length < 2) return [];
+  const names = effective.map(({ variables }) => variables[0]!);
+  const { text, changes } = changesWithout(
+    cluster,
+    effective.flatMap(({ variables }) => variables),
+    'them',
+  );
+  if (changes === undefined) return [];
+  if (changes.length === alone.size && changes.every((change) => alone.has(change))) return [];
+  const all = `${names.length === 2 ? 'Both' : `All ${names.length}`} together, against none of them:`;
+  return [because('variables', `${all}${text.replace(' Here they', ' they')}`, { together: names, changes })];
+}
+
+/** Variables that are set, to what counts without them as well. */
+function withoutEffect({ options: { env = {} } }: Cluster, counted: ReadonlySet<string>): Explanation[] {
+  const names = [...KEYS.flatMap(namesOf), NVLS_VARIABLE];
+  return names
+    .filter((name) => env[name] && !counted.has(name))
+    .map((variable) => {
+      const [note] = valueNotes({ [variable]: env[variable] }, DESCRIPTION_READINGS);
+      const text = note ?? `${variable}=${env[variable]} is what NCCL does without it`;
+      return because('variables', `${text}. It changes nothing here.`, {
+        variable,
+        value: env[variable]!,
+        changes: [],
+      });
+    });
+}
+
+/** Larger clusters are not described once more for each variable: that can take minutes. */
+const MOST_RANKS = 512;
+const MOST_GPUS_OF_A_NODE = 16;
+
+/**
+ * What the variables change: a sentence with a blank before it, and the changes; undefined if nobody has looked or NCCL
+ * refuses the machine without them.
+ */
+function changesWithout(
+  cluster: Cluster,
+  variables: readonly string[],
+  them: 'it' | 'them',
+): { readonly text: string; readonly changes: readonly string[] | undefined } {
+  const { options, nRanks, domains } = cluster;
+  const largest = Math.max(...domains.map(({ whole }) => whole.nodes.GPU.length));
+  if (nRanks > MOST_RANKS || largest > MOST_GPUS_OF_A_NODE) {
+    const text = ` (What ${them === 'it' ? 'it changes' : 'they change'} is said up to ${MOST_RANKS} ranks, ${MOST_GPUS_OF_A_NODE} in one machine.)`;
+    return { text, changes: undefined };
+  }
+  const env = Object.fromEntries(
+    Object.entries(options.env ?? {}).filter(([name]) => !variables.includes(name)),
+  );
+  const { log: _, nvls, ...others } = options;
+  const usualNvls = variables.includes(NVLS_VARIABLE) ? {} : { nvls: nvls ?? true };
   let usual: Cluster;
   try {
-    usual = describeCluster({ ...others, env });
+    usual = describeCluster({ ...others, ...usualNvls, env });
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
-    return ` Without it NCCL refuses this machine: ${error.message.replace(/\.$/, '')}.`;
+    const text = ` Without ${them} NCCL refuses this machine: ${error.message.replace(/\.$/, '')}.`;
+    return { text, changes: undefined };
   }
   const changes = clusterChanges(usual, cluster);
-  if (changes.length === 0) return ' Here it changes no path, no graph and no number of channels.';
-  return ` Here it changes ${changes.join('; ')}.`;
+  const change = them === 'it' ? 'it changes' : 'they change';
+  const text =
+    changes.length === 0
+      ? ` Here ${change} no path, no graph and no number of channels.`
+      : ` Here ${change} ${changes.join('; ')}.`;
+  return { text, changes };
 }
 
 function valueText(key: Key, value: TopologySettings[Key]): string {
