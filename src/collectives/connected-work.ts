@@ -55,6 +55,8 @@ export const BlockWork = struct('BlockWork', {
   /** Link per connection into and out of this rank, in the order of the role. */
   receives: 'ptr',
   sends: 'ptr',
+  receiveLinks: 'u32',
+  sendLinks: 'u32',
   offset: 'u64',
   count: 'u64',
   /** Elements of one primitive call. */
@@ -74,6 +76,8 @@ export const Link = struct('Link', {
   peerSegment: 'ptr',
   /** Bytes from the beginning of the peer's pool to its control structure of this connection. */
   peerOffset: 'u64',
+  /** The peer's control structure, where a program looks it up once for all (`resolveLinks`). */
+  peer: 'ptr',
 });
 
 /** The own doorbell, and the block that this program shall do. */
@@ -90,6 +94,24 @@ export class ConnectedBlock {
     this.block = k.field(work, ConnectedWork, 'blocks').offset(k.blockIndex.mul(BlockWork.size));
     this.send = k.field(work, ConnectedWork, 'send');
     this.recv = k.field(work, ConnectedWork, 'recv');
+  }
+
+  /** Finds the peer's side of every link of this block, for programs that choose links at run time. */
+  resolveLinks(): void {
+    const { k, block } = this;
+    for (const [links, count] of [
+      ['receives', 'receiveLinks'],
+      ['sends', 'sendLinks'],
+    ] as const) {
+      const first = k.field(block, BlockWork, links);
+      const end = first.offset(k.field(block, BlockWork, count).mul(Link.size));
+      k.if(k.threadIndex.eq(0), () => {
+        k.for(first, end, Link.size, (link) => {
+          k.setField(link, Link, 'peer', this.#partner(link, k.field(link, Link, 'peerControl')));
+        });
+      });
+    }
+    k.barrier();
   }
 
   /** Does what the block's role is. */

@@ -144,6 +144,7 @@ export class Operation {
     );
     this.selection = selectOnHost({
       collective: call.collective,
+      op: call.op,
       bytes: decidingBytes(call, team.size),
       ranks: team.size,
       shared: team.shared,

@@ -7,6 +7,7 @@ import { CONNECTED_NAMES, type ConnectedName } from '../collectives/registry.js'
 import { STEPS } from '../collectives/ring-connection.js';
 import type { ConnectedAlgorithm, ConnectedCall, ConnectedSetting } from './connected-plan.js';
 import { slotElements } from './connected-plan.js';
+import { PAT } from './pat-plan.js';
 import { treeAlgorithm, treeShares } from './tree-plan.js';
 
 /**
@@ -43,6 +44,7 @@ export function connectedSetting(
 /** A tree treats every rank as a node of its own where nobody speaks of nodes: that is the shallowest. */
 function usualPerNode(algorithm: ConnectedName): number {
   switch (algorithm) {
+    case 'PAT':
     case 'Tree':
       return 1;
   }
@@ -58,6 +60,8 @@ export function connectedAlgorithm(
   call: ConnectedCall,
 ): { readonly algorithm: ConnectedAlgorithm; readonly resumable: boolean } {
   switch (name) {
+    case 'PAT':
+      return { algorithm: PAT, resumable: false };
     case 'Tree': {
       const chunk = slotElements(setting, call.elementBytes);
       const most = Math.max(...treeShares(setting, call.elementBytes, call.count).map(({ count }) => count));

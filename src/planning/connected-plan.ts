@@ -154,6 +154,8 @@ export function encodeConnectedWork(
       .set('channel', channel)
       .set('receives', base + into)
       .set('sends', base + out)
+      .set('receiveLinks', receives.length)
+      .set('sendLinks', sends.length)
       .set('offset', block.offset)
       .set('count', block.count)
       .set('chunk', block.chunk)

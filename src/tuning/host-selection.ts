@@ -12,10 +12,13 @@ import { type Collective, EAGER_BYTES, MAX_DIRECT_RANKS } from '../collectives/c
 import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
 import { TuttiError } from '../errors/tutti-error.js';
+import type { ReduceOp } from '../kernel/element-types.js';
 import { functionName, type HostChoices } from './host-choices.js';
 
 export interface HostSelectionInput {
   readonly collective: Collective;
+  /** Operator of a reduction. */
+  readonly op: ReduceOp;
   /** Bytes of one rank's block for all-gather, of all blocks for reduce-scatter, of the buffer otherwise. */
   readonly bytes: number;
   readonly ranks: number;
@@ -89,10 +92,11 @@ function usualAlgorithm({ bytes, ranks, shared }: HostSelectionInput): Unfinishe
 /** Why an algorithm cannot be taken; undefined when it can. */
 function obstacleTo(
   algorithm: Algorithm,
-  { collective, choices, shared, ranks }: HostSelectionInput,
+  { collective, choices, shared, ranks, op }: HostSelectionInput,
 ): string | undefined {
   if (!choices.allowsAlgorithm(collective, algorithm)) return 'not in the list';
   if (!supports(algorithm, collective)) return `does not do ${functionName(collective)}`;
+  if (algorithm === 'PAT' && collective === 'reduceScatter' && op === 'avg') return 'does no averages';
   if (algorithm !== 'Ring' && !shared) return 'needs ranks that share memory';
   const able = protocolsOf(algorithm);
   const allowed = choices.protocols(collective);

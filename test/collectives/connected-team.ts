@@ -49,6 +49,8 @@ export interface ConnectedTeamOptions {
   readonly build: (call: ConnectedTestCall, roles: readonly string[]) => Program;
   readonly threads?: number;
   readonly traceBytes?: number;
+  /** Room for the user buffers of a rank. */
+  readonly bufferBytes?: number;
 }
 
 export interface Places {
@@ -100,7 +102,8 @@ export class ConnectedTeam<M extends TeamMachine = Machine> {
       this.#pools.push(segment + poolOffset);
       const word = this.controls[rank]! + ControlBlock.fields.pools.offset + 4 * POOL_INDEX;
       machine.write('u32', word, poolOffset | 1);
-      this.#buffers.push(machine.region(`buffers ${rank}`, BUFFER_BYTES, rank, { zeroed: true }));
+      const bufferBytes = options.bufferBytes ?? BUFFER_BYTES;
+      this.#buffers.push(machine.region(`buffers ${rank}`, bufferBytes, rank, { zeroed: true }));
       this.#used.push(0);
     }
   }
@@ -108,7 +111,7 @@ export class ConnectedTeam<M extends TeamMachine = Machine> {
   #buffer(rank: number, bytes: number, unalign: number): number {
     const start = Math.ceil(this.#used[rank]! / 16) * 16;
     const end = start + GUARD + unalign + bytes + GUARD;
-    if (end > BUFFER_BYTES) throw new Error('no room for buffers');
+    if (end > (this.#options.bufferBytes ?? BUFFER_BYTES)) throw new Error('no room for buffers');
     this.machine.writeArray(this.#buffers[rank]! + start, new Uint8Array(end - start).fill(GUARD_BYTE));
     this.#used[rank] = end;
     return this.#buffers[rank]! + start + GUARD + unalign;

@@ -28,6 +28,12 @@ describe(`connections of their own between processes (TUTTI_SEED=${SEED})`, () =
     it(`Tree ${protocol}, ${ranks} ranks`, () =>
       battery(ranks, 'allReduce', { algorithm: 'allreduce:Tree', protocol }));
   }
+  it.each([
+    [3, 'allGather'],
+    [6, 'reduceScatter'],
+  ] as const)('PAT, %i ranks, %s', (ranks, collective) =>
+    battery(ranks, collective, { algorithm: `${collective.toLowerCase()}:PAT` }),
+  );
   it('Tree over nodes that a variable describes, NCCL_ALGO, calls compared first', () =>
     battery(
       4,

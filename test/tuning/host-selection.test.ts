@@ -11,7 +11,7 @@ const COLLECTIVES: readonly Collective[] = ['broadcast', 'reduce', 'allGather', 
 
 function select(algorithm?: string, protocol?: string, input: Partial<HostSelectionInput> = {}) {
   const choices = hostChoices({ algorithm, protocol });
-  const base = { collective: 'allReduce', bytes: 1 << 20, ranks: 4, shared: true } as const;
+  const base = { collective: 'allReduce', op: 'sum', bytes: 1 << 20, ranks: 4, shared: true } as const;
   const { algorithm: name, protocol: how } = selectOnHost({ ...base, ...input, choices });
   return isDirect(name) ? name : `${name} ${how}`;
 }
@@ -88,7 +88,7 @@ describe('lists', () => {
           const choices = hostChoices({ algorithm: names.join(','), protocol });
           let chosen: ReturnType<typeof selectOnHost>;
           try {
-            chosen = selectOnHost({ collective, bytes, ranks, shared, choices });
+            chosen = selectOnHost({ collective, op: 'sum', bytes, ranks, shared, choices });
           } catch (error) {
             expect(TuttiError.is(error) && error.code).toBe('invalidUsage');
             expect(collective).not.toBe('barrier');
