@@ -71,8 +71,9 @@ const MISSPELLED_PART = 1 / 3;
  * Sentences without a final stop, by name of the variable.
  *
  * @param looksAtMachine a machine is looked at, live or recorded; otherwise topology files tell everything
+ * @param tunes variables of the choice of algorithm and protocol have an effect
  */
-export function variableNotes(env: Environment, looksAtMachine: boolean): string[] {
+export function variableNotes(env: Environment, looksAtMachine: boolean, tunes = false): string[] {
   const set = Object.keys(env)
     .filter((name) => /^nccl_/i.test(name) && env[name] !== undefined && env[name] !== '')
     .sort();
@@ -83,7 +84,7 @@ export function variableNotes(env: Environment, looksAtMachine: boolean): string
     ...(looksAtMachine
       ? valueNotes(env, DETECTION_READINGS)
       : without(DETECTION_VARIABLES.filter(isSet), ON_FILES)),
-    ...without(TUNING_VARIABLES.filter(isSet), ON_TOPOLOGY),
+    ...(tunes ? [] : without(TUNING_VARIABLES.filter(isSet), ON_TOPOLOGY)),
   ];
 }
 

@@ -10,6 +10,7 @@ import type { Environment } from '../../topology/settings.js';
 import { describedCluster, openMachines } from '../topo/described-cluster.js';
 import type { MachineOptions } from '../topo/machine-options.js';
 import { noGpusError, notesOf } from '../topo/machines.js';
+import { variableNotes } from '../topo/variable-notes.js';
 import { watched } from './read-variables.js';
 
 export interface WatchedCluster {
@@ -30,6 +31,7 @@ export function watchedCluster(
   note: (text: string) => void,
   log: LogSink,
 ): WatchedCluster {
+  for (const text of variableNotes(env, looksAtMachine(options), true)) note(text);
   const machines = openMachines(options, env, log);
   for (const text of new Set(machines.flatMap(notesOf))) note(text);
   const bare = machines.find(({ noGpus }) => noGpus !== undefined);
@@ -39,6 +41,10 @@ export function watchedCluster(
   const isDetected = machines.some((machine) => machine.isDetected);
   return { cluster, env, read: isDetected ? undefined : environment.read };
 }
+
+/** Topology files tell everything; whatever else is given is looked at by detection. */
+const looksAtMachine = ({ sources }: MachineOptions): boolean =>
+  sources.length === 0 || sources.some(({ kind }) => kind !== 'file');
 
 /** Whether a cluster is the same under another environment. */
 export function isUnchanged({ env, read }: WatchedCluster, other: Environment): boolean {

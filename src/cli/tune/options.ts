@@ -1,8 +1,6 @@
 /**
  * The command line of `tutti tune`.
  */
-import { parseArgs } from 'node:util';
-import { TuttiError } from '../../errors/tutti-error.js';
 import {
   ELEMENT_TYPE_NAMES,
   type ElementType,
@@ -13,6 +11,8 @@ import type { NcclFunction } from '../../tuning/names.js';
 import { nearestName } from '../../tuning/nearest-name.js';
 import { LARGEST_BYTES } from '../../tuning/report/boundaries.js';
 import { bytesText } from '../../tuning/report/quantities.js';
+import type { Registration } from '../../tuning/symmetric/kernels.js';
+import { parseArguments } from '../parse-arguments.js';
 import { parseSize } from '../perf/quantities.js';
 import { elementTypeNamed, TEST_TYPE_NAMES } from '../perf/type-names.js';
 import {
@@ -22,6 +22,7 @@ import {
   MACHINE_USAGE,
   type MachineOptions,
   machineOptions,
+  STANDARD,
   wrong,
 } from '../topo/machine-options.js';
 import { functionsNamed } from './collective-names.js';
@@ -41,6 +42,7 @@ What to decide:
   -d, --type TYPE       type of the elements (float)
   -o, --op OP           sum (default), prod, max, min, avg
   --registered          both buffers are registered with the communicator
+  --windows SIDE        buffers in symmetric windows: none, send, receive or both; shows what else may run the call
 
 What to look at:
 ${MACHINE_USAGE}
@@ -53,7 +55,7 @@ What to show:
                         text, separated by blanks, count together; repeated, each text is compared
   --log                 the lines that NCCL logs with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING
   --json                everything as JSON (docs/tuning.md)
-  --svg FILE            a picture of the sweep: predicted times of all candidates by size
+  --svg FILE            a picture of the sweep: predicted times of all candidates by size (- prints it)
 
   -h, --help            this text
 
@@ -76,6 +78,8 @@ export interface TuneOptions extends MachineOptions {
   readonly type: ElementType;
   readonly op: ReduceOp;
   readonly registered: boolean;
+  /** Buffers in symmetric windows; undefined: not asked about. */
+  readonly windows: Registration | undefined;
   readonly tuner: string | undefined;
   readonly ignoreBrokenTuner: boolean;
   readonly whatIf: readonly WhatIf[];
@@ -97,6 +101,10 @@ export function parseTuneOptions(args: readonly string[]): TuneOptions | 'help' 
   const machines = machineOptions(values, tokens);
   checkNames(values, ['svg', 'tuner']);
   if (values.json && values.log) throw wrong('--json --log: only one of them can be shown at a time');
+  const shown = values.json ? 'json' : values.log ? 'log' : undefined;
+  if (values.svg === STANDARD && shown !== undefined) {
+    throw wrong(`--svg - --${shown}: the standard output takes one of them; give the picture a file`);
+  }
   const sweeps = (['sweep', 'begin', 'end', 'factor'] as const).filter((name) => values[name] !== undefined);
   if (values.size !== undefined && sweeps.length > 0) {
     throw wrong(`--size --${sweeps[0]}: --size asks for one size, --${sweeps[0]} for many; give one of them`);
@@ -115,10 +123,11 @@ export function parseTuneOptions(args: readonly string[]): TuneOptions | 'help' 
     type: typeNamed(values.type ?? 'float'),
     op: opNamed(values.op ?? 'sum'),
     registered: values.registered ?? false,
+    windows: values.windows === undefined ? undefined : windowsNamed(values.windows),
     tuner: values.tuner,
     ignoreBrokenTuner: values['ignore-broken-tuner'] ?? false,
     whatIf,
-    show: values.json ? 'json' : values.log ? 'log' : 'text',
+    show: shown ?? 'text',
     svg: values.svg,
   };
 }
@@ -178,9 +187,17 @@ function opNamed(name: string): ReduceOp {
   );
 }
 
+const SIDES: readonly Registration[] = ['none', 'send', 'receive', 'both'];
+
+function windowsNamed(name: string): Registration {
+  const found = SIDES.find((side) => side === name.toLowerCase());
+  if (found !== undefined) return found;
+  throw wrong(`--windows ${name} is unknown; use ${SIDES.join(', ')}`);
+}
+
 function parse(args: readonly string[]) {
-  try {
-    return parseArgs({
+  return parseArguments(
+    {
       args: [...args],
       allowPositionals: true,
       tokens: true,
@@ -195,6 +212,7 @@ function parse(args: readonly string[]) {
         type: { type: 'string', short: 'd' },
         op: { type: 'string', short: 'o' },
         registered: { type: 'boolean' },
+        windows: { type: 'string' },
         tuner: { type: 'string' },
         'ignore-broken-tuner': { type: 'boolean' },
         'what-if': { type: 'string', multiple: true },
@@ -203,9 +221,7 @@ function parse(args: readonly string[]) {
         svg: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
-    });
-  } catch (cause) {
-    const text = (cause as Error).message.replaceAll('\n', ' ').replace(/\.$/, '');
-    throw new TuttiError('invalidArgument', `${text}; see 'tutti tune --help'`, { cause });
-  }
+    },
+    'tune',
+  );
 }

@@ -5,7 +5,7 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import type { LogSink } from '../../topology/log.js';
 import { headline } from '../../topology/report/headline.js';
 import { jsonText } from '../../topology/report/json.js';
-import { type Style, wrap } from '../../topology/report/style.js';
+import { fitted, type Style, wrap } from '../../topology/report/style.js';
 import type { Environment } from '../../topology/settings.js';
 import { isScattered } from '../../tuning/algorithms.js';
 import { callReport } from '../../tuning/report/call-report.js';
@@ -17,6 +17,7 @@ import { type Sweep, sweepOf, sweepReport } from '../../tuning/report/sweep-repo
 import { whatIfCall, whatIfSweep } from '../../tuning/report/what-if-report.js';
 import type { TunerPlugin } from '../../tuning/tuner.js';
 import { writeOutput } from '../topo/files.js';
+import { STANDARD } from '../topo/machine-options.js';
 import { isUnchanged, type WatchedCluster, watchedCluster } from './cluster.js';
 import { logOutput } from './log-output.js';
 import { sweepSizes, type TuneOptions } from './options.js';
@@ -88,12 +89,15 @@ function answerWith(options: TuneOptions, context: TuneContext, tuner: TunerPlug
     calls.flatMap(({ problem }) => problem?.message ?? []),
   );
   for (const problem of new Set(problems)) note(problem);
+  const isDecided = problems.length === 0;
   if (options.svg !== undefined) {
-    writeOutput(options.svg, picture(options, answer, alternatives), 'picture', 'utf8');
+    const svg = picture(options, answer, alternatives);
+    if (options.svg === STANDARD) return { lines: svg.trimEnd().split('\n'), isDecided };
+    writeOutput(options.svg, svg, 'picture', 'utf8');
   }
   const lines =
     options.show === 'json' ? [json(answer, alternatives)] : text(options, answer, alternatives, style);
-  return { lines, isDecided: problems.length === 0 };
+  return { lines, isDecided };
 }
 
 /** @param known a cluster that is taken if it is the same under these variables */
@@ -112,7 +116,7 @@ function answerUnder(
   const environment = watched(env);
   const scenario = scenarioOf(cluster.cluster, options, environment.env, tuner, warn);
   const sizes = options.size === undefined ? [...sweepSizes(options.sweep)] : [options.size];
-  const sweeps = kindsOf(options).map((kind) => sweepOf(scenario.study(kind), sizes));
+  const sweeps = kindsOf(options).map((kind) => sweepOf(scenario.study(kind, options.windows), sizes));
   return { scenario, cluster, env, read: new Set([...(cluster.read ?? []), ...environment.read]), sweeps };
 }
 
@@ -171,7 +175,7 @@ function text(
       lines.push('', ...alternativeText(alternative, sweep, at, options.size === undefined, style));
     }
   }
-  return lines;
+  return fitted(lines, style.width);
 }
 
 function roundedText(bytes: number, { study, calls }: Sweep): string {

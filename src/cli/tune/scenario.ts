@@ -18,7 +18,10 @@ import { type GraphLimits, graphLimits } from '../../tuning/report/graph-limits.
 import { type MessageKind, reduces } from '../../tuning/report/message.js';
 import type { PlacedPart } from '../../tuning/report/placed-call.js';
 import { FunctionStudy, type Placer } from '../../tuning/report/study.js';
+import type { SymmetricMemory } from '../../tuning/report/symmetric-study.js';
 import { tuningSettings } from '../../tuning/settings.js';
+import { symmetricFacts } from '../../tuning/symmetric/facts.js';
+import type { Registration } from '../../tuning/symmetric/kernels.js';
 import type { TunerPlugin } from '../../tuning/tuner.js';
 import type { MachineOptions } from '../topo/machine-options.js';
 
@@ -31,7 +34,7 @@ export interface Scenario {
   readonly tables: TuningTables;
   readonly limits: GraphLimits;
   /** Studies one kind of call. */
-  readonly study: (kind: MessageKind) => FunctionStudy;
+  readonly study: (kind: MessageKind, windows?: Registration) => FunctionStudy;
 }
 
 /**
@@ -59,9 +62,50 @@ export function scenarioOf(
     cluster,
     tables,
     limits: graphLimits(cluster),
-    study: (kind) => {
+    study: (kind, windows) => {
       checkType(kind, input);
-      return new FunctionStudy(kind, studies, place);
+      const asked = windows && { memory: symmetricMemory(cluster, tables), registration: windows };
+      return new FunctionStudy(kind, studies, place, asked);
+    },
+  };
+}
+
+/** CUDA driver that is assumed: 13.0, which can do everything that is asked about. */
+const DRIVER = 13000;
+
+/** LSA teams of so many ranks have no multicast memory. */
+const FEW_RANKS = 2;
+
+/**
+ * What symmetric memory can do on a cluster of processes with one GPU each, whose driver is current and whose network can
+ * be used from kernels (GIN).
+ */
+function symmetricMemory({ comm }: Cluster, tables: TuningTables): SymmetricMemory {
+  const { input } = tables;
+  const { nRanks, nNodes, minSm, ctaPolicy, settings } = input;
+  const lsaRanks = input.minLocalRanks;
+  const support = {
+    supported: true,
+    lsaRanks,
+    lsaMulticast: input.nvls.enabled && lsaRanks > FEW_RANKS,
+    crossCliqueP2p: false,
+    allDirectNvlink: comm.isAllDirectNvlink,
+    oneThreadManyGpus: false,
+  };
+  return {
+    facts: symmetricFacts(tables, support),
+    copyEngines: {
+      driver: DRIVER,
+      nRanks,
+      nNodes,
+      localRanks: input.localRanks,
+      lsaRanks,
+      symmetric: support.supported,
+      rmaContexts: nNodes > 1 ? 1 : 0,
+      minSm,
+      allDirectNvlink: comm.isAllDirectNvlink,
+      ctaPolicy,
+      settings,
     },
   };
 }

@@ -13,6 +13,7 @@ import { reduces } from './message.js';
 import { channelCount, type PlacedCall } from './placed-call.js';
 import {
   bandwidthCell,
+  bandwidthWord,
   bytesText,
   exactBytesText,
   FUNCTION_WORDS,
@@ -23,6 +24,7 @@ import {
 } from './quantities.js';
 import { dominanceText, exclusionTexts, nextBest } from './reasons.js';
 import type { FunctionStudy, PlacedStudy } from './study.js';
+import { symmetricCall } from './symmetric-report.js';
 import { left, right, textTable } from './text-table.js';
 
 /** What the model's choice is measured in. */
@@ -48,7 +50,7 @@ export function choiceText(call: PlacedStudy): string {
   const { chosen, decision } = call;
   if (decision === undefined || chosen === undefined) return 'nothing can run it';
   const { algbw, busbw, time } = chosen;
-  return `${labelOf(chosen)}, predicted ${timeText(time)}, ${numberText(algbw)} GB/s (busbw ${numberText(busbw)})`;
+  return `${labelOf(chosen)}, predicted ${timeText(time)}, ${bandwidthWord(algbw)} GB/s (busbw ${bandwidthWord(busbw)})`;
 }
 
 /** All lines about one call. */
@@ -74,6 +76,8 @@ export function callReport(report: CallReport, style: Style): string[] {
     lines.push('', style.heading('How it runs'));
     for (const text of placementTexts(call, call.placed)) point(text);
   }
+  const symmetric = symmetricCall(call, style);
+  if (symmetric.length > 0) lines.push('', ...symmetric);
   return lines;
 }
 

@@ -16,6 +16,7 @@ import { reduces } from './message.js';
 import { changeReason } from './reasons.js';
 import type { Change, PlacedStudy } from './study.js';
 import { modelRows, type Sweep } from './sweep-report.js';
+import type { SymmetricStudy } from './symmetric-study.js';
 
 /** Version of the form. */
 export const TUNING_JSON_VERSION = 1;
@@ -120,6 +121,7 @@ function callJson({
   excluded,
   problem,
   placed,
+  symmetric,
 }: PlacedStudy): JsonValue {
   return {
     bytes: call.bytes,
@@ -150,8 +152,40 @@ function callJson({
           },
     candidates: candidates.map(candidateJson),
     excluded: excluded.map(exclusionJson),
+    symmetric: symmetric === undefined ? null : symmetricJson(symmetric),
   };
 }
+
+const symmetricJson = ({
+  registration,
+  runner,
+  reason,
+  algbw,
+  busbw,
+  choice,
+}: SymmetricStudy): JsonValue => ({
+  registration,
+  runs: runner.kind,
+  kernel: runner.kind === 'kernel' ? runner.kernel : null,
+  method: runner.kind === 'copy engines' ? runner.method : null,
+  blocks: runner.kind === 'kernel' ? runner.blocks : null,
+  time: runner.kind === 'kernel' ? single(runner.time) : null,
+  algbw: algbw === undefined ? null : single(algbw),
+  busbw: busbw === undefined ? null : single(busbw),
+  reason,
+  candidates: (choice?.candidates ?? []).map(({ kernel, time, blocks, penalised }) => ({
+    kernel: kernel.name,
+    time: single(time),
+    blocks,
+    penalised: single(penalised),
+  })),
+  excluded: (choice?.excluded ?? []).map(({ kernel, rule, reason: why, variable }) => ({
+    kernel,
+    rule,
+    reason: why,
+    variable: variable ?? null,
+  })),
+});
 
 const candidateJson = ({ algorithm, protocol, time, algbw, busbw, terms }: Candidate): JsonValue => ({
   algorithm,

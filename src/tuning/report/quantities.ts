@@ -53,6 +53,10 @@ export function timesText(one: number, other: number): string {
 /** Microseconds of a column: two digits after the point below 10, one below 10000. */
 export const timeCell = (us: number): string => us.toFixed(us < 10 ? 2 : us < 10_000 ? 1 : 0);
 
+/** GB/s in a sentence, without its unit; what is too little to matter is only told so. */
+export const bandwidthWord = (value: number): string =>
+  value > 0 && value < 0.01 ? 'less than 0.01' : numberText(value);
+
 /** GB/s of a column. */
 export const bandwidthCell = (value: number): string => value.toFixed(value < 10 ? 2 : 1);
 

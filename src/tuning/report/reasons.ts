@@ -14,6 +14,17 @@ type Modelled = Candidate & { readonly terms: TimeTerms };
 
 const isModelled = (one: Candidate): one is Modelled => one.isModelled && one.terms !== undefined;
 
+/** Two candidates whose times are those of the model, or the same multiple of them. */
+function areComparable(one: Candidate, other: Candidate): one is Modelled {
+  if (one.terms === undefined || other.terms === undefined) return false;
+  if (one.isModelled && other.isModelled) return true;
+  const factor = ({ time, terms }: Candidate) => time / (terms!.latency + terms!.bytes);
+  return factor(one) > 0 && Math.abs(factor(one) / factor(other) - 1) < SAME;
+}
+
+/** Factors closer than this are one, rounded to single precision. */
+const SAME = 1e-5;
+
 /** Differences below this, microseconds, are what single precision rounds off. */
 const NOTHING = 1e-6;
 
@@ -21,7 +32,7 @@ const NOTHING = 1e-6;
  * Why the better one is faster than the other at a size: a clause that follows `Ring/LL takes 78.8 us: `.
  */
 export function comparison(better: Candidate, other: Candidate): string {
-  if (!isModelled(better) || !isModelled(other)) {
+  if (!areComparable(better, other) || other.terms === undefined) {
     return `its cost counts as ${timeText(better.time)}, that of ${labelOf(other)} as ${timeText(other.time)}`;
   }
   const latency = other.terms.latency - better.terms.latency;

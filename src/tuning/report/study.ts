@@ -4,17 +4,21 @@
 import type { ReduceOp } from '../../kernel/element-types.js';
 import type { TuningTables } from '../model.js';
 import type { NcclFunction } from '../names.js';
+import type { Registration } from '../symmetric/kernels.js';
 import { firstAbove, lastBelow } from './boundaries.js';
 import { type CallStudies, type CallStudy, type Candidate, labelOf } from './candidate.js';
 import { callOf, countFor, grainOf, type MessageKind } from './message.js';
 import type { PlacedCall } from './placed-call.js';
 import type { ChangePoint } from './reasons.js';
+import { type SymmetricMemory, type SymmetricStudy, symmetricStudy } from './symmetric-study.js';
 
 /** A study of one call, with where it runs. */
 export interface PlacedStudy extends CallStudy {
   /** Elements per rank. */
   readonly count: number;
   readonly placed: PlacedCall | undefined;
+  /** What symmetric windows make of it; undefined if they are not asked about. */
+  readonly symmetric: SymmetricStudy | undefined;
 }
 
 /** A size from which on another candidate is chosen. */
@@ -42,20 +46,28 @@ export function changeBetween(low: CallStudy, high: CallStudy): Change {
 /** How calls are placed on channels. */
 export type Placer = (kind: MessageKind, study: CallStudy, count: number) => PlacedCall | undefined;
 
+/** Which buffers are in symmetric windows. */
+export interface Windows {
+  readonly memory: SymmetricMemory;
+  readonly registration: Registration;
+}
+
 /** One kind of call on one communicator, at any size. */
 export class FunctionStudy {
   readonly kind: MessageKind;
   readonly tables: TuningTables;
   readonly #studies: CallStudies;
   readonly #place: Placer;
+  readonly #windows: Windows | undefined;
   readonly #grain: number;
   readonly #chosen = new Map<number, number | undefined>();
 
-  constructor(kind: MessageKind, studies: CallStudies, place: Placer) {
+  constructor(kind: MessageKind, studies: CallStudies, place: Placer, windows?: Windows) {
     this.kind = kind;
     this.tables = studies.tables;
     this.#studies = studies;
     this.#place = place;
+    this.#windows = windows;
     this.#grain = grainOf(kind, this.tables.input.nRanks);
   }
 
@@ -79,7 +91,11 @@ export class FunctionStudy {
 
   at(count: number): PlacedStudy {
     const study = this.#study(count);
-    return { ...study, count, placed: this.#place(this.kind, study, count) };
+    const placed = this.#place(this.kind, study, count);
+    const symmetric =
+      this.#windows &&
+      symmetricStudy(this.#windows.memory, this.kind, count, this.#windows.registration, study);
+    return { ...study, count, placed, symmetric };
   }
 
   /** Whether the same call gets the same answer, so that sizes in between may be asked about. */

@@ -15,6 +15,7 @@ import { channelCount } from './placed-call.js';
 import { bandwidthCell, busFactor, bytesText, FUNCTION_WORDS, timeCell } from './quantities.js';
 import { changeReason, exclusionTexts, timeChange } from './reasons.js';
 import { type Change, changeBetween, type FunctionStudy, type PlacedStudy } from './study.js';
+import { symmetricSweep } from './symmetric-report.js';
 import { left, right, textTable } from './text-table.js';
 
 /** A sweep over sizes. */
@@ -74,6 +75,8 @@ export function sweepReport(sweep: Sweep, limits: GraphLimits, style: Style): st
     lines.push('', style.heading('Not available'));
     for (const text of excluded) point(text);
   }
+  const symmetric = symmetricSweep(calls, style);
+  if (symmetric.length > 0) lines.push('', ...symmetric);
   return lines;
 }
 

@@ -14,13 +14,14 @@ export const left = (title: string): Column => ({ title, align: 'left' });
 
 const GAP = '  ';
 
-/** Columns that the last one gets however narrow the terminal is. */
-const LEAST_LAST_WIDTH = 24;
+/** Columns that the last one needs beside the others; with less room it goes below them. */
+const LEAST_LAST_WIDTH = 20;
+const BELOW = '    ';
 
 /**
  * A table: the lines of the titles, then those of each row.
  *
- * @param width lines are kept to it by breaking the last column
+ * @param width lines are kept to it, where the other columns leave room, by breaking the last one
  */
 export function textTable(
   columns: readonly Column[],
@@ -30,14 +31,20 @@ export function textTable(
   const all = [columns.map(({ title }) => title), ...rows];
   const widths = columns.map((_, at) => Math.max(...all.map((row) => visibleLength(row[at] ?? ''))));
   const lastAt = columns.length - 1;
+  const isText = columns[lastAt]!.align === 'left';
   const indent = widths.slice(0, lastAt).reduce((sum, one) => sum + one + GAP.length, 0);
-  const room = Math.max(LEAST_LAST_WIDTH, width - indent);
+  const room = width - indent;
+  const isBeside = !isText || widths[lastAt]! <= room || room >= LEAST_LAST_WIDTH;
   const padded = (cell: string, at: number) =>
     (columns[at]!.align === 'left' ? padEnd : padStart)(cell, widths[at]!);
   return all.map((cells) => {
     const start = cells.slice(0, lastAt).map(padded).join(GAP);
     const last = cells[lastAt] ?? '';
-    const texts = columns[lastAt]!.align === 'left' ? wrap(last, room) : [padded(last, lastAt)];
+    if (!isBeside) {
+      const below = last === '' ? [] : wrap(last, width - BELOW.length).map((text) => BELOW + text);
+      return [start.trimEnd(), ...below];
+    }
+    const texts = isText ? wrap(last, Math.max(1, room)) : [padded(last, lastAt)];
     return texts.map((text, at) => `${at === 0 ? start + GAP : ' '.repeat(indent)}${text}`.trimEnd());
   });
 }

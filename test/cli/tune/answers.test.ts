@@ -5,8 +5,11 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { SaxesParser } from 'saxes';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
+import { parseTuneOptions, type TuneOptions } from '#src/cli/tune/options.js';
+import { tuningOutput } from '#src/cli/tune/output.js';
 import { TuttiError } from '#src/errors/tutti-error.js';
 import { ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import { plainStyle } from '#src/topology/report/style.js';
 import { topologyOf, tune, tuneJson, unwrapped } from './run.js';
 
 const H100 = topologyOf('azure-ndv5-h100x8-8x400g');
@@ -173,6 +176,85 @@ describe('what-if', () => {
   });
 });
 
+describe('symmetric windows', () => {
+  const call = async (args: readonly string[], env: Readonly<Record<string, string>> = {}) =>
+    (await tuneJson([...args, '--size=1M'], env)).functions[0]!.calls[0]!;
+
+  it('are not looked at unless they are asked about', async () => {
+    expect((await call([H100])).symmetric).toBeNull();
+    expect((await tune(['--size=1M', H100])).text).not.toContain('windows');
+  });
+
+  it('around both buffers take the kernel that NCCL predicts as the fastest', async () => {
+    const { symmetric } = await call([H100, '--windows=both']);
+    expect(symmetric).toMatchObject({ runs: 'kernel', kernel: 'AllReduce_RSxLDMC_AGxSTMC', blocks: 1 });
+    expect(symmetric!.time).toBeCloseTo(9.445, 3);
+    const { text } = await tune(['--size=1M', H100, '--windows=both']);
+    expect(text).toMatch(
+      /^- AllReduce_RSxLDMC_AGxSTMC on 1 block, predicted 9\.445 us \(otherwise Ring\/LL, 28\.01 us\)/m,
+    );
+    expect(text).toMatch(/^> +AllReduce_RSxLDMC_AGxSTMC +9\.45 +1$/m);
+    expect(text).toContain('- AllReduce_RSxTmaLD_AGxTmaST: TMA kernels need compute capability 10.0');
+  });
+
+  it('around no buffer leave all as it is, with the reason', async () => {
+    const { symmetric } = await call([H100, '--windows=none']);
+    expect(symmetric).toMatchObject({ runs: 'ordinary', kernel: null });
+    expect(symmetric!.reason).toMatch(/no buffer is registered, and NCCL_SYM_NOWIN_ENABLE is 0/);
+  });
+
+  it('do not help where no kernel exists', async () => {
+    expect((await call([H100, '--windows=both', '--coll=broadcast'])).symmetric!.reason).toMatch(
+      /no symmetric kernels for Broadcast/,
+    );
+    expect((await call([H100, '--windows=both', '--op=max'])).symmetric!.reason).toMatch(
+      /no symmetric kernel for max/,
+    );
+    expect((await call([topologyOf('l40s-x4-2socket-2x200g'), '--windows=both'])).symmetric!.runs).toBe(
+      'ordinary',
+    );
+  });
+
+  it('let copy engines gather if the policy asks for no blocks', async () => {
+    const env = { NCCL_CTA_POLICY: 'ZERO' };
+    expect((await call([H100, '--windows=both', '--coll=all_gather'], env)).symmetric).toMatchObject({
+      runs: 'copy engines',
+      method: 'lsa',
+      time: null,
+    });
+    expect((await tune([H100, '--windows=both', '--coll=all_gather', '-f', '64'], env)).text).toContain(
+      'copy engines',
+    );
+  });
+
+  it('over the network have times in microseconds, whatever NCCL counts in', async () => {
+    const { symmetric } = await call([H100, '--nodes=2', '--windows=both', '--coll=all_gather']);
+    expect(symmetric!.kernel).toBe('AllGather_RailRing_LsaSTMC');
+    // One step over the network takes 14 us.
+    expect(symmetric!.time).toBeGreaterThan(14);
+    expect(symmetric!.time).toBeLessThan(100);
+  });
+
+  it('of a sweep are a table with the ordinary choice beside', async () => {
+    const { text } = await tune(['-f', '64', H100, '--windows=both']);
+    expect(text).toMatch(/^ +8 B {2}AllReduce_AGxLLMC_R +2 +4\.97 .*Ring\/LL 15\.0$/m);
+    expect(text).toMatch(/^- AllReduce_RSxLDMC_AGxSTMC: both buffers are registered$/m);
+  });
+});
+
+describe('a narrow terminal', () => {
+  it('gets lines that fit', async () => {
+    for (const args of [
+      ['--size=1M', '--windows=both', '--what-if=NCCL_ALGO=Ring'],
+      ['-f', '64', '--what-if=NCCL_ALGO=Ring'],
+    ]) {
+      const options = parseTuneOptions([...args, H100, '--nodes=2']) as TuneOptions;
+      const { lines } = await tuningOutput(options, { env: {}, style: plainStyle(60), note: () => {} });
+      expect(lines.filter((line) => line.length > 60)).toEqual([]);
+    }
+  });
+});
+
 describe('the log', () => {
   it('is the table of the model and a line for every call, as NCCL writes them', async () => {
     const { text } = await tune(['--log', '-b', '1M', '-e', '2M', '--coll=all_gather', A100, '--nodes=2']);
@@ -216,6 +298,11 @@ describe('the picture', () => {
     expect(svg).not.toMatch(/NaN|undefined|Infinity/);
     await tune(args);
     expect(readFileSync(path, 'utf8')).toBe(svg);
+  });
+
+  it('is printed in place of the text for -', async () => {
+    const { text } = await tune([A100, '--svg', '-']);
+    expect(text).toMatch(/^<svg [\s\S]*<\/svg>$/);
   });
 
   it('of a single rank and of calls that nothing can run is a picture, too', async () => {

@@ -20,7 +20,7 @@ const examples = ['docs/tuning.md', 'README.md'].flatMap((page) =>
 );
 
 test('there are examples', () => {
-  expect(examples.map(({ page }) => page)).toEqual([...Array(4).fill('docs/tuning.md'), 'README.md']);
+  expect(examples.map(({ page }) => page)).toEqual([...Array(5).fill('docs/tuning.md'), 'README.md']);
 });
 
 test.each(examples)('$page: tutti tune $command', async ({ command, output }) => {
@@ -68,6 +68,7 @@ it('describes every field of the JSON', async () => {
     topologyOf('dgx-a100-8x200g'),
     '--size=1M',
     '--json',
+    '--windows=both',
     '--what-if=NCCL_ALGO=x',
   ]);
   const names = new Set<string>();

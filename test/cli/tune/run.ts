@@ -72,6 +72,18 @@ export interface CallJson {
       readonly chunkBytes: number;
     }[];
   } | null;
+  readonly symmetric: {
+    readonly runs: string;
+    readonly kernel: string | null;
+    readonly time: number | null;
+    readonly blocks: number | null;
+    readonly reason: string;
+    readonly candidates: readonly {
+      readonly kernel: string;
+      readonly time: number;
+      readonly blocks: number;
+    }[];
+  } | null;
   readonly candidates: readonly {
     readonly algorithm: string;
     readonly protocol: string;
