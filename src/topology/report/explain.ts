@@ -11,6 +11,7 @@ import { gpusText } from './explain/gpu-groups.js';
 import { graphExplanations } from './explain/graphs.js';
 import { machineViews } from './explain/machine-views.js';
 import { gdrExplanations, pxnExplanations } from './explain/nics.js';
+import { gdrOfOneNode } from './explain/one-node.js';
 import { peerExplanations, splitExplanations } from './explain/peer-to-peer.js';
 import { collnetAbsence, nvlsAbsence, nvlsNotShared } from './explain/special-graphs.js';
 import { variableExplanations } from './explain/variables.js';
@@ -37,6 +38,7 @@ export function explanations(cluster: Cluster): Explanation[] {
     ...nvlsNotShared(cluster),
     ...collnetAbsence(cluster),
     ...perKind(kinds, (domain) => gdrExplanations(domain, settings)),
+    ...gdrOfOneNode(cluster),
     ...perKind(kinds, (domain) => pxnExplanations(domain, settings)),
     ...countExplanations(cluster),
     ...variableExplanations(cluster),

@@ -3,6 +3,7 @@
  */
 import type { Cluster, Domain } from '../cluster.js';
 import type { XmlElement } from '../xml/element.js';
+import { nicUses } from './explain/nics.js';
 import { channelCounts, graphSummary, orderSummary } from './graph-summary.js';
 import { headline, machineText } from './headline.js';
 import { machineFacts } from './machine.js';
@@ -10,7 +11,7 @@ import { machineTree } from './machine-tree.js';
 import { machineDifferences, oddDevices } from './odd-devices.js';
 import { pathMatrix } from './path-matrix.js';
 import { pathTable } from './path-table.js';
-import { rangesText } from './quantities.js';
+import { countText, rangesText } from './quantities.js';
 import { type Style, wrap } from './style.js';
 
 /** A cluster and the documents that it was made from. */
@@ -56,6 +57,7 @@ export function textReport(input: ReportInput, style: Style): string[] {
     const facts = machineFacts(system, group.document);
     lines.push('', style.heading(machineTitle), ...machineTree(facts, system, style, rankOffset));
     for (const text of oddDevices(system, facts, rankOffset)) lines.push(...wrap(text, style.width, '  '));
+    lines.push(...refusedGdr(group, cluster, style));
     const paths = pathMatrix(pathTable(group.domains), system, style);
     if (paths.length > 0) lines.push('', style.heading(pathsTitle), ...paths);
   }
@@ -64,6 +66,16 @@ export function textReport(input: ReportInput, style: Style): string[] {
   const orders = orderSummary(cluster, style);
   if (orders.length > 0) lines.push('', ...orders);
   return lines;
+}
+
+/** Says that GPUs do not use what the tree shows that NICs can do. */
+function refusedGdr({ domains }: MachineGroup, { settings }: Cluster, style: Style): string[] {
+  const uses = domains.flatMap((domain) => nicUses(domain, settings)).filter(({ net }) => net.gdr);
+  const refused = uses.filter(({ write }) => write !== undefined);
+  if (refused.length === 0) return [];
+  const all = countText(uses.length, 'pair');
+  const text = `GPUDirect is what a NIC can do; ${refused.length} of ${all} of GPU and NIC may not use it (--explain says why)`;
+  return wrap(text, style.width, '  ').map(style.dim);
 }
 
 /** In what machines of one make differ, each compared with the first; the first line tells makes apart. */

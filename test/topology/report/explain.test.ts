@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { ClusterOptions } from '#src/topology/cluster.js';
+import { joinHosts } from '#src/cli/topo/documents.js';
+import { type ClusterOptions, describeCluster } from '#src/topology/cluster.js';
 import type { Explanation, Topic } from '#src/topology/report/explain/explanation.js';
 import { pairsText } from '#src/topology/report/explain/gpu-groups.js';
 import { explainCluster, explanations } from '#src/topology/report/explain.js';
@@ -196,7 +197,26 @@ describe('NICs', () => {
     const reads = said('dgx-a100-8x200g', 2, 'gdr', { env: { NCCL_NET_GDR_READ: '0' } });
     expect(reads).toContain('for receiving; for sending refused: NCCL_NET_GDR_READ=0');
     expect(said('gh200-x1-1x400g', 2, 'gdr')).toContain('allowed, path P2C');
-    expect(said(h100, 1, 'gdr')).toBe('');
+  });
+});
+
+describe('GPUDirect RDMA of a machine that is one node', () => {
+  test('is that of a cluster of two', () => {
+    for (const machine of ['azure-ndv2-v100x8-mesh', 'dgx-a100-8x200g', 'gh200-x1-1x400g']) {
+      const alone = said(machine, 1, 'gdr');
+      const start = 'All ranks are in one node, which uses no NIC. With a second node like it: ';
+      expect(alone).toBe(start + said(machine, 2, 'gdr').replace(/ \(likewise [^)]*\)/, ''));
+    }
+    expect(said('azure-ndv2-v100x8-mesh', 1, 'gdr')).toMatch(/: refused, the path PHB/);
+  });
+
+  test('is not asked where there is no NIC, and not told where the answer would take long', () => {
+    expect(said('syn-8gpu-nvs-0nic', 1, 'gdr')).toBe('');
+    const xml = joinHosts(Array.from({ length: 5 }, () => documentOf('gb200-nvl72-tray')));
+    const all = explanations(describeCluster({ nodes: [{ xml }], mnnvl: true }));
+    expect(all.filter(({ topic }) => topic === 'gdr').map(({ text }) => text)).toEqual([
+      'All ranks are in one node, which uses no NIC. The description of several (--nodes 2) tells more.',
+    ]);
   });
 });
 
