@@ -23,6 +23,7 @@ export async function tuneCommand(argv: readonly string[]): Promise<number> {
   }
   if (options === 'help') return print(TUNE_USAGE);
   const { tuningOutput } = await import('./tune/output.js');
+  const { WrongUse } = await import('./topo/machine-options.js');
   const { terminalStyle } = await import('./topo/terminal.js');
   try {
     const context = { env: process.env, style: terminalStyle(process.stdout), note: say };
@@ -32,6 +33,6 @@ export async function tuneCommand(argv: readonly string[]): Promise<number> {
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
     say(error.message);
-    return EXIT_FAILURE;
+    return error instanceof WrongUse ? EXIT_USAGE : EXIT_FAILURE;
   }
 }

@@ -51,9 +51,11 @@ export function bandwidthBounds({ input, constants }: TuningTables, cell: ModelC
   const name = graphNameOf(cell.algorithm);
   const graph = input.graphs[name];
   const bounds: BandwidthBound[] = [];
-  for (const [side, speed, type] of [
-    ['inside', 'bwIntra', 'typeIntra'],
-    ['network', 'bwInter', 'typeInter'],
+  // On one node no channel reaches a NIC: both speeds are those between GPUs.
+  const outer = input.nNodes === 1 ? (['inside', 'typeIntra'] as const) : (['network', 'typeInter'] as const);
+  for (const [speed, side, type] of [
+    ['bwIntra', 'inside', 'typeIntra'],
+    ['bwInter', ...outer],
   ] as const) {
     const lowered = { ...graph, [speed]: graph[speed] * LOWERED };
     const changed = { ...input, graphs: { ...input.graphs, [name]: lowered } };

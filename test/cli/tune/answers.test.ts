@@ -268,6 +268,23 @@ describe('the log', () => {
     ]);
   });
 
+  it('has the table of latencies and bandwidths, and the answer every candidate with its time [C21-17]', async () => {
+    const args = ['--size=1M', A100, '--nodes=2'];
+    const table = (await tune([...args, '--log'])).text
+      .split('\n')
+      .filter((line) => line.includes('AllReduce |'));
+    const { candidates } = (await tuneJson(args)).functions[0]!.calls[0]!;
+    const { text } = await tune(args);
+    expect(candidates).toHaveLength(6);
+    for (const { algorithm, protocol, time, latency } of candidates) {
+      expect(text).toMatch(
+        new RegExp(`^>? +${algorithm}/${protocol} +${time.toFixed(time < 10 ? 2 : 1)} `, 'm'),
+      );
+      // Rings with Simple are slower at this size than their entry.
+      if (`${algorithm}/${protocol}` !== 'Ring/Simple') expect(table[0]).toContain(`${latency!.toFixed(1)}/`);
+    }
+  });
+
   it('ends with an error where NCCL would', async () => {
     await expect(tune(['--log', '--size=8', A100], { NCCL_ALGO: 'PAT' })).rejects.toThrow(/No algorithm/);
   });

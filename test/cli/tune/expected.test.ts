@@ -19,11 +19,12 @@ test.each([
     120,
   ],
   [
-    'nvl72-collnet-sweep',
-    'gb200-nvl72-tray',
-    ['--nodes=4', '--clique=2', '--collnet', '--what-if=NCCL_PROTO=^LL128'],
+    'h100-collnet-sweep',
+    'azure-ndv5-h100x8-8x400g',
+    ['--nodes=2', '--collnet', '--what-if=NCCL_PROTO=^LL128'],
     120,
   ],
+  ['nvl72-windows', 'gb200-nvl72-tray', ['--nodes=2', '--mnnvl', '-f', '16', '--windows=both'], 100],
   ['l40s-narrow', 'l40s-x4-2socket-2x200g', ['--coll=all_gather', '-f', '16', '-b', '1K'], 72],
   [
     'excluded',
