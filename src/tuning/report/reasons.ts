@@ -109,7 +109,7 @@ export function changeReason({ before, after }: ChangePoint): string {
   }
   const jumps = [...jumpTexts(before.old, was), ...jumpTexts(before.new, is)];
   const times = timesText(is.time, was.time);
-  if (jumps.length > 0) return `${jumps.join(' and ')}; it takes ${times}`;
+  if (jumps.length > 0) return `${jumps.join(' and ')}; ${labelOf(is)} takes ${times}`;
   const more = is.terms.latency - was.terms.latency;
   const speeds = `${numberText(is.terms.bandwidth)} against ${numberText(was.terms.bandwidth)} GB/s`;
   if (more > NOTHING) {

@@ -60,6 +60,14 @@ describe('one call', () => {
     expect(await labelAt(down)).toBe('Ring/LL128');
   });
 
+  it('names the full link of the node that limits a cluster of different machines', async () => {
+    const { text } = await tune(['--sweep', '-f', '64', H100, A100]);
+    expect(unwrapped(text)).toMatch(
+      /Fullest link of the ring graph: PCIe link from NIC mlx5_0 to PCIe switch 01:00\.0 .*on the node of rank 8: 24 of 24 GB\/s/,
+    );
+    expect(text).toMatch(/8 ring channels of 20 GB\/s|8 ring channels of 24 GB\/s/);
+  });
+
   it('of 8-bit floats on large rings tells the penalty', async () => {
     const { text } = await tune(['--size=64M', '--type=f8e4m3', H100, '--nodes=2', '--no-nvls']);
     expect(text).toMatch(/Ring\/Simple +\d{6}/);

@@ -102,7 +102,7 @@ describe('the reason of a change', () => {
     const before = { old: candidate('Tree', 10, 80, { efficiency: 0.8 }), new: candidate('Ring', 20, 75) };
     const after = { old: candidate('Tree', 10, 100, { efficiency: 0.6 }), new: candidate('Ring', 20, 75) };
     expect(changeReason({ before, after })).toBe(
-      'from this size on NCCL counts Tree/LL with 60 % of its bandwidth, below it with 80 %; it takes 95 against 110 us',
+      'from this size on NCCL counts Tree/LL with 60 % of its bandwidth, below it with 80 %; Ring/LL takes 95 against 110 us',
     );
     const plateau = {
       old: candidate('Ring', 14, 90, { latencyFactor: 1.4 }),
@@ -111,7 +111,7 @@ describe('the reason of a change', () => {
     expect(
       changeReason({ before: { old: candidate('Ring', 10, 90), new: plateau.new }, after: plateau }),
     ).toBe(
-      'from this size on NCCL multiplies the latency of Ring/LL by 1.4, below it by 1; it takes 102 against 104 us',
+      'from this size on NCCL multiplies the latency of Ring/LL by 1.4, below it by 1; Tree/LL takes 102 against 104 us',
     );
   });
 
