@@ -32,6 +32,8 @@ export interface Transfer {
   readonly output?: Value<'ptr'>;
   readonly elements: Value<'u64'>;
   readonly after?: boolean;
+  /** The input is a result of earlier calls, which has had the opening operation of a float average. */
+  readonly isResult?: boolean;
 }
 
 /** A protocol's way to do a transfer; `close` saves the step counters for the next program. */
@@ -46,6 +48,11 @@ export class Primitives {
 
   send(input: Value<'ptr'>, elements: Value<'u64'>): void {
     this.protocol.transfer({ receives: false, sends: true, input, elements });
+  }
+
+  /** What earlier calls have left in the output. */
+  sendResult(output: Value<'ptr'>, elements: Value<'u64'>): void {
+    this.protocol.transfer({ receives: false, sends: true, input: output, elements, isResult: true });
   }
 
   copySend(input: Value<'ptr'>, output: Value<'ptr'>, elements: Value<'u64'>): void {

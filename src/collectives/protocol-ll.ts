@@ -147,7 +147,7 @@ export class LowLatencyProtocol implements Protocol {
           part === undefined && k.traits.unalignedPackets
             ? k.packet(k.load('u64', address, { align: size }), 0)
             : k.loadPart(address, part ?? LL_DATA, size);
-        result = this.#arithmetic.before(own);
+        result = transfer.isResult === true ? own : this.#arithmetic.before(own);
       }
       for (const { lines, flag } of incoming) {
         const received = k.packet(this.#receiveLine(lines.offset(wire), flag), 0);

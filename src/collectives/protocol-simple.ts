@@ -154,7 +154,7 @@ export class SimpleProtocol implements Protocol {
         elementBytes: size,
         combine: (packets) => {
           let result = packets[0]!;
-          if (input !== undefined) result = this.#arithmetic.before(result);
+          if (input !== undefined && transfer.isResult !== true) result = this.#arithmetic.before(result);
           for (const packet of packets.slice(1)) result = this.#arithmetic.combine(result, packet);
           return transfer.after === true ? this.#arithmetic.after(result) : result;
         },

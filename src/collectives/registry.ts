@@ -11,6 +11,7 @@ import { ELEMENT_TYPES, type ElementType, REDUCE_OPS, type ReduceOp } from '../k
 import type { Program, Traits } from '../kernel/ir.js';
 import { COLLECTIVES, type Collective, MAX_DIRECT_RANKS } from './control-block.js';
 import { oneShot, twoShot } from './direct.js';
+import { hierarchical } from './hierarchical.js';
 import { pat } from './pat.js';
 import { type RingProtocol, ring } from './ring.js';
 import { tree } from './tree.js';
@@ -43,6 +44,12 @@ const FACTS = {
     collectives: ['allReduce'],
     protocols: ['LL', 'Simple'],
     exampleRoles: ['both+2'],
+  },
+  Hierarchical: {
+    kind: 'connected',
+    collectives: ['allReduce'],
+    protocols: ['LL', 'Simple'],
+    exampleRoles: ['both'],
   },
   PAT: { kind: 'connected', collectives: ['allGather', 'reduceScatter'], protocols: ['Simple'] },
 } as const satisfies Readonly<Record<string, Facts>>;
@@ -149,6 +156,8 @@ export function buildProgram(traits: Traits, request: ProgramRequest): Program {
     case 'Ring':
       if (collective === 'barrier') break;
       return ring(traits, { collective, protocol, reduction });
+    case 'Hierarchical':
+      return hierarchical(traits, { protocol, reduction, roles });
     case 'PAT':
       if (collective !== 'allGather' && collective !== 'reduceScatter') break;
       return pat(traits, { collective, reduction });

@@ -156,6 +156,6 @@ function copyDown({ output }: Ways, down: Primitives, { parent, children }: Tree
   return (at, elements) => {
     if (parent && children > 0) down.recvCopySend(output(at), elements);
     else if (parent) down.recv(output(at), elements);
-    else if (children > 0) down.send(output(at), elements);
+    else if (children > 0) down.sendResult(output(at), elements);
   };
 }

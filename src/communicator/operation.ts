@@ -148,6 +148,7 @@ export class Operation {
       bytes: decidingBytes(call, team.size),
       ranks: team.size,
       shared: team.shared,
+      ranksPerNode: settings.ranksPerNode,
       choices: settings.choices,
     });
     const { algorithm, protocol } = this.selection;

@@ -7,8 +7,10 @@ import { CONNECTED_NAMES, type ConnectedName } from '../collectives/registry.js'
 import { STEPS } from '../collectives/ring-connection.js';
 import type { ConnectedAlgorithm, ConnectedCall, ConnectedSetting } from './connected-plan.js';
 import { slotElements } from './connected-plan.js';
+import { HIERARCHICAL } from './hierarchical-plan.js';
 import { PAT } from './pat-plan.js';
 import { treeAlgorithm, treeShares } from './tree-plan.js';
+import { usualNodeSize } from './virtual-nodes.js';
 
 /**
  * Bytes of the slots of one connection unless NCCL_BUFFSIZE or NCCL_LL_BUFFSIZE asks for less: a rank has several
@@ -34,7 +36,7 @@ export function connectedSetting(
   const buffer = Math.min(CONNECTION_BYTES, protocol === 'LL' ? llBytes : simpleBytes);
   return {
     ranks,
-    perNode: ranksPerNode ?? usualPerNode(algorithm),
+    perNode: ranksPerNode ?? usualPerNode(algorithm, ranks),
     channels,
     protocol,
     slotBytes: Math.floor(buffer / STEPS / 512) * 512,
@@ -42,8 +44,10 @@ export function connectedSetting(
 }
 
 /** A tree treats every rank as a node of its own where nobody speaks of nodes: that is the shallowest. */
-function usualPerNode(algorithm: ConnectedName): number {
+function usualPerNode(algorithm: ConnectedName, ranks: number): number {
   switch (algorithm) {
+    case 'Hierarchical':
+      return usualNodeSize(ranks);
     case 'PAT':
     case 'Tree':
       return 1;
@@ -60,6 +64,8 @@ export function connectedAlgorithm(
   call: ConnectedCall,
 ): { readonly algorithm: ConnectedAlgorithm; readonly resumable: boolean } {
   switch (name) {
+    case 'Hierarchical':
+      return { algorithm: HIERARCHICAL, resumable: false };
     case 'PAT':
       return { algorithm: PAT, resumable: false };
     case 'Tree': {

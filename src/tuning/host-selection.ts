@@ -22,6 +22,8 @@ export interface HostSelectionInput {
   /** Bytes of one rank's block for all-gather, of all blocks for reduce-scatter, of the buffer otherwise. */
   readonly bytes: number;
   readonly ranks: number;
+  /** Ranks of an emulated node, where the user has said. */
+  readonly ranksPerNode?: number | undefined;
   /** All ranks reach each other's memory. */
   readonly shared: boolean;
   readonly choices: HostChoices;
@@ -92,11 +94,16 @@ function usualAlgorithm({ bytes, ranks, shared }: HostSelectionInput): Unfinishe
 /** Why an algorithm cannot be taken; undefined when it can. */
 function obstacleTo(
   algorithm: Algorithm,
-  { collective, choices, shared, ranks, op }: HostSelectionInput,
+  { collective, choices, shared, ranks, ranksPerNode, op }: HostSelectionInput,
 ): string | undefined {
   if (!choices.allowsAlgorithm(collective, algorithm)) return 'not in the list';
   if (!supports(algorithm, collective)) return `does not do ${functionName(collective)}`;
   if (algorithm === 'PAT' && collective === 'reduceScatter' && op === 'avg') return 'does no averages';
+  if (algorithm === 'Hierarchical' && ranksPerNode !== undefined) {
+    if (ranks % Math.min(ranks, ranksPerNode) !== 0) {
+      return `needs nodes of one size, and ${ranks} ranks make none of ${ranksPerNode}`;
+    }
+  }
   if (algorithm !== 'Ring' && !shared) return 'needs ranks that share memory';
   const able = protocolsOf(algorithm);
   const allowed = choices.protocols(collective);

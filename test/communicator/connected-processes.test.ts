@@ -34,6 +34,8 @@ describe(`connections of their own between processes (TUTTI_SEED=${SEED})`, () =
   ] as const)('PAT, %i ranks, %s', (ranks, collective) =>
     battery(ranks, collective, { algorithm: `${collective.toLowerCase()}:PAT` }),
   );
+  it('Hierarchical, 6 ranks in nodes of 3', () =>
+    battery(6, 'allReduce', { algorithm: 'allreduce:Hierarchical', ranksPerNode: 3 }));
   it('Tree over nodes that a variable describes, NCCL_ALGO, calls compared first', () =>
     battery(
       4,

@@ -7,6 +7,7 @@ import type { ConnectedName } from '#src/collectives/registry.js';
 import { type Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
 import { connectedSetting } from '#src/planning/connected-algorithms.js';
+import { hierarchicalExpected } from '../collectives/hierarchical-model.js';
 import { patExpected } from '../collectives/pat-model.js';
 import { treeExpected } from '../collectives/tree-model.js';
 import { type ConnectedCase, type Oracle, runConnected } from './connected-cases.js';
@@ -32,10 +33,15 @@ const treeOracle: Kind['oracle'] = (ranks, kind) => (call, inputs) =>
 const patOracle: Kind['oracle'] = (ranks, kind) => (call, inputs) =>
   patExpected(settingOf(ranks, kind), call, inputs);
 
+const hierarchicalOracle: Kind['oracle'] = (ranks, kind) => (call, inputs) =>
+  hierarchicalExpected(settingOf(ranks, kind), call, inputs);
+
 const KINDS: readonly Kind[] = [
   { algorithm: 'Tree', protocol: 'LL', collective: 'allReduce', oracle: treeOracle },
   { algorithm: 'Tree', protocol: 'Simple', collective: 'allReduce', oracle: treeOracle },
   { algorithm: 'Tree', protocol: 'Simple', collective: 'allReduce', ranksPerNode: 3, oracle: treeOracle },
+  { algorithm: 'Hierarchical', protocol: 'LL', collective: 'allReduce', oracle: hierarchicalOracle },
+  { algorithm: 'Hierarchical', protocol: 'Simple', collective: 'allReduce', oracle: hierarchicalOracle },
   { algorithm: 'PAT', protocol: 'Simple', collective: 'reduceScatter', oracle: patOracle },
   { algorithm: 'PAT', protocol: 'Simple', collective: 'allGather', oracle: patOracle },
 ];

@@ -42,6 +42,7 @@ describe('lists', () => {
     [undefined, '^LL128', 'TwoShot'],
     [undefined, 'allgather:LL', 'TwoShot'],
     ['', '', 'TwoShot'],
+    ['Hierarchical', 'LL', 'Hierarchical LL'],
   ])('NCCL_ALGO=%s NCCL_PROTO=%s takes %s', (algorithm, protocol, expected) => {
     expect(select(algorithm, protocol)).toBe(expected);
   });
@@ -49,9 +50,20 @@ describe('lists', () => {
   it.each([
     ['Tree', undefined, { collective: 'allGather' }, 'NCCL_ALGO was set to Tree. Tree does not do AllGather'],
     ['Tree', undefined, { shared: false }, 'Tree needs ranks that share memory'],
+    [
+      'Hierarchical',
+      undefined,
+      { ranksPerNode: 3 },
+      'Hierarchical needs nodes of one size, and 4 ranks make none of 3',
+    ],
     ['OneShot', undefined, { ranks: 65 }, 'OneShot needs at most 64 ranks'],
     ['Ring', 'LL128', {}, 'NCCL_PROTO was set to LL128. Ring has LL and Simple only'],
-    [undefined, 'LL128', {}, 'Ring has LL and Simple only, Tree has LL and Simple only'],
+    [
+      undefined,
+      'LL128',
+      {},
+      'Ring has LL and Simple only, Tree has LL and Simple only, Hierarchical has LL and Simple only',
+    ],
     [',', undefined, {}, 'no name of the list has a program on host memory'],
   ] as const)(
     'NCCL_ALGO=%s NCCL_PROTO=%s leaves nothing for %j and says why',
