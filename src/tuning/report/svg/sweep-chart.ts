@@ -2,7 +2,7 @@
  * Draws a sweep: every candidate as a thin line over the size, the choice bold along the line of the candidate that is
  * chosen. Colours tell algorithms, dashes protocols.
  */
-import type { Canvas } from '../../../topology/report/svg/canvas.js';
+import { type Canvas, textWidth } from '../../../topology/report/svg/canvas.js';
 import { channelClass } from '../../../topology/report/svg/theme.js';
 import { type NcclAlgorithm, type NcclProtocol, ProtocolId } from '../../names.js';
 import { type Candidate, labelOf } from '../candidate.js';
@@ -46,6 +46,8 @@ const TOP = 28;
 const BOTTOM = 30;
 const LABEL_HEIGHT = 12;
 const TICK_SIZE = 10.5;
+const NAME_SIZE = 11;
+const DOT = 4;
 
 /** Rules beyond those of the theme. */
 export const CHART_STYLE =
@@ -181,6 +183,7 @@ function drawChoice(
   colourOf: ColourOf,
 ): void {
   const named = new Set<number>();
+  const names = new Names(canvas, measure.isLow);
   let at = 0;
   while (at < calls.length) {
     const { chosen } = calls[at]!;
@@ -197,17 +200,43 @@ function drawChoice(
       const [only] = points;
       if (points.length === 1) points.push([only![0] + 1, only![1]]);
       canvas.line(points, `flow bold ${colourOf(chosen.algorithm)}`);
+      if (at > 0) drawDot(canvas, points[0]!, colourOf(chosen.algorithm));
       if (!named.has(chosen.cell)) {
         named.add(chosen.cell);
-        const [right, down] = points[Math.floor((points.length - 1) / 2)]!;
-        canvas.text(right + (measure.isLow ? 6 : -6), down + (measure.isLow ? 15 : -7), labelOf(chosen), {
-          anchor: measure.isLow ? 'start' : 'end',
-          size: 11,
-          className: 'text strong',
-        });
+        names.add(labelOf(chosen), points[Math.floor((points.length - 1) / 2)]!);
       }
     }
     at = end + 1;
+  }
+}
+
+/** Where the choice changes. */
+function drawDot(canvas: Canvas, [x, y]: readonly [number, number], colour: string): void {
+  canvas.box(x - DOT, y - DOT, 2 * DOT, 2 * DOT, `chip ${colour}`, DOT);
+}
+
+/** Names beside a line, below it to the right or above it to the left, that do not cover each other. */
+class Names {
+  readonly #canvas: Canvas;
+  readonly #isBelow: boolean;
+  readonly #placed: { readonly left: number; readonly right: number; readonly y: number }[] = [];
+
+  constructor(canvas: Canvas, isBelow: boolean) {
+    this.#canvas = canvas;
+    this.#isBelow = isBelow;
+  }
+
+  add(text: string, [x, y]: readonly [number, number]): void {
+    const width = textWidth(text, NAME_SIZE, true);
+    const left = this.#isBelow ? x + 6 : x - 6 - width;
+    let own = this.#isBelow ? y + 15 : y - 8;
+    const covers = () =>
+      this.#placed.some(
+        (one) => one.left < left + width && left < one.right && Math.abs(one.y - own) < LABEL_HEIGHT,
+      );
+    while (covers()) own += this.#isBelow ? LABEL_HEIGHT : -LABEL_HEIGHT;
+    this.#placed.push({ left, right: left + width, y: own });
+    this.#canvas.text(left, own, text, { size: NAME_SIZE, className: 'text strong' });
   }
 }
 
