@@ -19,7 +19,7 @@ const number: Reading = (text) => {
   const value = cInteger(text);
   if (BigInt.asIntN(64, value) !== value) return 'is beyond 64 bits; NCCL takes its default';
   if (OCTAL.test(text)) return `is octal to NCCL, ${value}; without the leading 0 it is decimal`;
-  return NUMBER.test(text) ? undefined : `is no whole number; NCCL reads it as ${value}`;
+  return NUMBER.test(text) ? undefined : `is not a whole number; NCCL reads it as ${value}`;
 };
 
 /** A number of which NCCL knows few values. */
@@ -68,20 +68,20 @@ const level: Reading = (text) => {
   const meant = text.trim().toUpperCase();
   return LEVEL_NAMES.includes(meant)
     ? `is ignored by NCCL; write ${meant}`
-    : `is no level, NCCL ignores it; give one of ${LEVEL_NAMES.join(', ')}, or 0 to ${LAST_LEVEL_NUMBER}`;
+    : `is not a level, NCCL ignores it; give one of ${LEVEL_NAMES.join(', ')}, or 0 to ${LAST_LEVEL_NUMBER}`;
 };
 
 const policy: Reading = (text) =>
   /^(?:auto|all)$/i.test(text) || (/^max:/i.test(text) && Number(cInteger(text.slice(4))) > 0)
     ? undefined
-    : 'is no policy, NCCL takes AUTO; give AUTO, ALL or MAX:n with n from 1';
+    : 'is not a policy, NCCL takes AUTO; give AUTO, ALL or MAX:n with n from 1';
 
 const MERGE_LEVELS = ['LOC', 'PORT', 'PIX', 'PXB', 'P2C', 'PXN', 'PHB', 'SYS'];
 
 const mergeLevel: Reading = (text) =>
   MERGE_LEVELS.some((name) => text.startsWith(name))
     ? undefined
-    : `is no level, NCCL takes LOC; give one of ${MERGE_LEVELS.join(', ')}`;
+    : `is not a level, NCCL takes LOC; give one of ${MERGE_LEVELS.join(', ')}`;
 
 const family: Reading = (text) =>
   /^AF_INET6?$/.test(text) ? undefined : 'is ignored by NCCL; give AF_INET or AF_INET6';

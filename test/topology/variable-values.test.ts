@@ -103,9 +103,13 @@ describe('notes on values', () => {
 
   test.each([
     ['NCCL_P2P_LEVEL', 'sys', 'NCCL_P2P_LEVEL=sys is ignored by NCCL; write SYS'],
-    ['NCCL_P2P_LEVEL', 'foo', /=foo is no level, NCCL ignores it; give one of LOC, NVL, .*, SYS, or 0 to 4$/],
+    [
+      'NCCL_P2P_LEVEL',
+      'foo',
+      /=foo is not a level, NCCL ignores it; give one of LOC, NVL, .*, SYS, or 0 to 4$/,
+    ],
     ['NCCL_P2P_LEVEL', '5', 'NCCL_P2P_LEVEL=5 is SYS to NCCL; the numbers are 0 to 4'],
-    ['NCCL_MIN_NCHANNELS', 'abc', 'NCCL_MIN_NCHANNELS=abc is no whole number; NCCL reads it as 0'],
+    ['NCCL_MIN_NCHANNELS', 'abc', 'NCCL_MIN_NCHANNELS=abc is not a whole number; NCCL reads it as 0'],
     [
       'NCCL_MIN_NCHANNELS',
       '010',
@@ -119,7 +123,7 @@ describe('notes on values', () => {
     [
       'NCCL_NETDEVS_POLICY',
       'SOME',
-      'NCCL_NETDEVS_POLICY=SOME is no policy, NCCL takes AUTO; give AUTO, ALL or MAX:n with n from 1',
+      'NCCL_NETDEVS_POLICY=SOME is not a policy, NCCL takes AUTO; give AUTO, ALL or MAX:n with n from 1',
     ],
   ])('%s=%s', (name, text, note) => {
     const said = notes({ [name]: text });
@@ -144,8 +148,8 @@ describe('notes on values', () => {
       DETECTION_READINGS,
     );
     expect(said).toEqual([
-      'NCCL_IB_DISABLE=yes is no whole number; NCCL reads it as 0',
-      'NCCL_NET_MERGE_LEVEL=pix is no level, NCCL takes LOC; give one of LOC, PORT, PIX, PXB, P2C, PXN, PHB, SYS',
+      'NCCL_IB_DISABLE=yes is not a whole number; NCCL reads it as 0',
+      'NCCL_NET_MERGE_LEVEL=pix is not a level, NCCL takes LOC; give one of LOC, PORT, PIX, PXB, P2C, PXN, PHB, SYS',
       'NCCL_SOCKET_FAMILY=IPv4 is ignored by NCCL; give AF_INET or AF_INET6',
     ]);
   });

@@ -26,7 +26,8 @@ ${ABILITY_USAGE}
 What to show (default: machine, paths, channels, orders):
   --explain             why: what limits each graph, why paths are refused, what would change it
   --rank N              what one rank has: its neighbours and NICs by channel
-  --log [--rank N]      the lines that NCCL logs with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH (of rank 0)
+  --log [--rank N]      the lines that NCCL logs with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH, of one rank (0);
+                        docs/topology.md compares them with the log of a job, which has the lines of all ranks
   --json                everything as JSON (docs/topology.md)
   --svg FILE            a picture of machine and channels
 
@@ -34,7 +35,7 @@ Files to write (--svg, --dump and --graph-dump write - to the standard output, i
   --dump FILE           the topology, as NCCL_TOPO_DUMP_FILE does
   --graph-dump FILE     the graphs, as NCCL_GRAPH_DUMP_FILE does
   --record FILE         this machine, for --from on another one or for a report to us; nothing in it identifies
-                        the owner, and 'tar tzf FILE' lists it
+                        the owner ('tar tzf FILE' lists it, docs/topology.md says what it is)
 
   -h, --help            this text
 

@@ -226,7 +226,7 @@ function decimal(one: XmlElement, name: string): number {
   const text = attribute(one, name);
   const value = Number.parseFloat(text);
   if (!(value >= 0 && value < Number.POSITIVE_INFINITY)) {
-    throw wrong(one, `${name}="${text.slice(0, 40)}" is no speed; write GB/s as a number`);
+    throw wrong(one, `${name}="${text.slice(0, 40)}" is not a speed; write GB/s as a number`);
   }
   return Math.fround(value);
 }

@@ -241,6 +241,11 @@ describe('the files of tutti topo', () => {
     const opened = topo(['--from', record]);
     expect(opened.status).toBe(0);
     expect(opened.stdout).toMatch(/^CPU \d+/m);
+    // The same answer: what is missing and why, and all devices.
+    const live = topo([]).stdout;
+    expect(opened.stdout.split('\n\n')[0]).toBe(live.split('\n\n')[0]);
+    expect(opened.stdout.split('PCI devices')[1]).toBe(live.split('PCI devices')[1]);
+    expect(opened.stdout).not.toContain('?:?');
   });
 
   it('of several machines keep what each driver reports', () => {

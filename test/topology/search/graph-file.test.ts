@@ -367,9 +367,14 @@ describe('a file that we read', () => {
       'a speed that is none',
       ringFile({ speedintra: 'fast' }),
       'invalidArgument',
-      /speedintra="fast" is no speed/,
+      /speedintra="fast" is not a speed/,
     ],
-    ['a speed below zero', ringFile({ speedinter: '-1' }), 'invalidArgument', /speedinter="-1" is no speed/],
+    [
+      'a speed below zero',
+      ringFile({ speedinter: '-1' }),
+      'invalidArgument',
+      /speedinter="-1" is not a speed/,
+    ],
     [
       'a GPU without dev',
       ringFile({}, '<gpu/><gpu dev="1"/>'),
