@@ -260,10 +260,21 @@ function maskedGuid(text: string, mask: Mask): string {
   return `${mask(text.trim(), GUID_DIGITS).match(/..../g)!.join(':')}\n`;
 }
 
-/** A user's topology file without comments, identities of cards and hosts, and names that somebody chose. */
+/** Attributes of topology files that mean something to NCCL; others may say anything. */
+const ATTRIBUTES = new Set(
+  (
+    'version numaid affinity arch vendor familyid modelid host_hash busid class device subsystem_vendor ' +
+    'subsystem_device link_speed link_width dev sm rank gdr mlopart count tclass target bw name port speed guid ' +
+    'maxconn latency coll net gin rma keep rail plane'
+  ).split(' '),
+);
+
+/** A user's topology file without comments and whatever else it says, identities and names that somebody chose. */
 function maskedTopology(text: string, names: DeviceNames, mask: Mask): string {
   return text
     .replace(/<!--[\s\S]*?-->/g, '')
+    .replace(/\s([\w:.-]+)=(["'])[^"']*\2/g, (whole, key: string) => (ATTRIBUTES.has(key) ? whole : ''))
+    .replace(/>[^<>]*[^<>\s][^<>]*</g, '>\n<')
     .replace(/\b(guid|host_hash)=(["'])([^"']*)/g, (_, key: string, quote: string, value: string) => {
       return `${key}=${quote}0x${mask(value, GUID_DIGITS)}`;
     })

@@ -127,12 +127,14 @@ describe('a recording', () => {
   test('keeps the topology file of a virtual machine, with the identities of cards replaced', () => {
     const path = '/var/run/nvidia-topologyd/virtualTopology.xml';
     const file =
-      '<!-- of acme --><system version="1" name="acme"><cpu numaid="0"><nic><net name="eth0" guid="0xabcdef12"/></nic></cpu></system>';
+      '<!-- of acme --><system version="1" name="acme" owner="acme">of acme<cpu numaid="0"><nic><net name="eth0" guid="0xabcdef12"/></nic></cpu></system>';
     // As on most systems, the folder is a link out of /var.
     const machine = server().link('/var/run', '/run').raw(path.replace('/var/run', '/run'), file).machine();
     const env = { NCCL_NET: 'Socket' };
     const xml = xmlOf(recorded(machine), env);
-    expect(withoutGuids(xml)).toBe(withoutGuids(xmlOf(machine, env)).replace('name="acme"', 'name="system"'));
+    expect(withoutGuids(xml)).toBe(
+      withoutGuids(xmlOf(machine, env)).replace('name="acme" owner="acme"', 'name="system"'),
+    );
     expect(xml).not.toContain('abcdef12');
     expect(gunzipSync(machineRecord(machine, env)).toString('latin1')).not.toMatch(/acme|abcdef12/);
   });
