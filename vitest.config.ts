@@ -15,6 +15,7 @@ const PURE = [
   'test/kernel/**/*.test.ts',
   'test/planning/**/*.test.ts',
   'test/tuning/**/*.test.ts',
+  'test/verifier/**/*.test.ts',
   'test/topology/**/*.test.ts', // all but GOLDEN
 ];
 

@@ -28,6 +28,7 @@ const LAYERS = [
   'index.ts',
   'communicator',
   'observe',
+  'verifier',
   'planning',
   'tuning',
   'topology',
@@ -41,7 +42,15 @@ const LAYERS = [
 ];
 
 /** Layers that run in a browser as they are. */
-const PURE_LAYERS = new Set(['planning', 'tuning', 'topology', 'collectives', 'kernel', 'errors']);
+const PURE_LAYERS = new Set([
+  'verifier',
+  'planning',
+  'tuning',
+  'topology',
+  'collectives',
+  'kernel',
+  'errors',
+]);
 
 /** Reads sysfs and NVML: the one part of a pure layer that belongs to Node. */
 const NODE_PARTS_OF_PURE_LAYERS = ['topology/detect/'];

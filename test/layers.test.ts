@@ -112,7 +112,7 @@ describe('the check', () => {
 
   it('refuses Node modules and packages in a pure folder, even declared ones', () => {
     const manifest = { 'package.json': '{ "dependencies": { "koffi": "1" } }' };
-    for (const folder of ['errors', 'kernel', 'collectives', 'topology', 'tuning', 'planning']) {
+    for (const folder of ['errors', 'kernel', 'collectives', 'topology', 'tuning', 'planning', 'verifier']) {
       const file = `${folder}/a.ts`;
       const text = "import 'node:fs';\nimport 'koffi';\nimport 'fs';\n";
       const all = [1, 2, 3].map((line) => `${file}:${line} pure`);

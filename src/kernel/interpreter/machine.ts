@@ -45,6 +45,20 @@ export interface MachineOptions {
   deviceOf?: (rank: number) => number;
   /** The way of scheduling; by default the seed chooses. */
   strategy?: Strategy;
+  /** Is told every access, before it takes effect. Not together with `traceLength`. */
+  observe?: (access: Access) => void;
+}
+
+/** An access of a program to memory. */
+export interface Access {
+  /** Rank of the program. */
+  readonly rank: number;
+  readonly kind: 'load' | 'store' | 'atomic';
+  /** Address of the region, its owner, and where in it. */
+  readonly region: number;
+  readonly owner: number;
+  readonly at: number;
+  readonly bytes: number;
 }
 
 export interface LaunchOptions {
@@ -131,9 +145,17 @@ export class Machine {
       wake: (thread) => this.#wake(thread),
     });
     this.#memory.nameOf = (stamp) => this.#name(this.#threads[stampThread(stamp)]);
+    const { observe } = options;
     if (options.traceLength !== undefined && options.traceLength > 0) {
       this.#trace = new Trace(options.traceLength);
       this.#memory.listener = this.#trace;
+    } else if (observe !== undefined) {
+      this.#memory.listener = {
+        access: ({ rank }, verb, { base, owner }, at, bytes) => {
+          const kind = verb.endsWith('load') ? 'load' : verb.endsWith('store') ? 'store' : 'atomic';
+          observe({ rank, kind, region: base, owner, at, bytes });
+        },
+      };
     }
   }
 

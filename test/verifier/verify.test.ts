@@ -1,0 +1,199 @@
+/** Every algorithm, from 2 to 64 ranks: each contribution once, no wait for ever, and the bytes that theory says. */
+import { describe, expect, it } from 'vitest';
+import { ALGORITHMS, type Algorithm, protocolsOf, supports } from '#src/collectives/registry.js';
+import type { RingCollective, RingProtocol } from '#src/collectives/ring.js';
+import type { Statement } from '#src/kernel/ir.js';
+import type { VerifiedCall } from '#src/verifier/call.js';
+import { type VerifyOptions, verify } from '#src/verifier/verify.js';
+import { mutated, placesOf } from '../collectives/mutate.js';
+
+const COLLECTIVES: readonly RingCollective[] = [
+  'allReduce',
+  'allGather',
+  'reduceScatter',
+  'broadcast',
+  'reduce',
+];
+
+/** All that exists. */
+const CASES = COLLECTIVES.flatMap((collective) =>
+  ALGORITHMS.filter((algorithm) => supports(algorithm, collective)).flatMap((algorithm) =>
+    protocolsOf(algorithm).map((protocol) => ({ algorithm, protocol, collective })),
+  ),
+);
+
+const call = (change: Partial<VerifiedCall>): VerifiedCall => ({
+  algorithm: 'Ring',
+  protocol: 'Simple',
+  collective: 'allReduce',
+  ranks: 4,
+  perNode: 1,
+  channels: 1,
+  count: 16,
+  root: 0,
+  slotBytes: 512,
+  ...change,
+});
+
+/** Many small numbers of ranks, and the neighbours of powers of two up to 64. */
+const RANKS = [2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 15, 16, 17, 31, 32, 33, 63, 64];
+
+describe('every contribution is in every result once, and nobody waits for ever', () => {
+  it('for all that the library has', () => {
+    expect(CASES.length).toBeGreaterThanOrEqual(21);
+  });
+
+  it.each(CASES)(
+    '$algorithm/$protocol $collective, 2 to 64 ranks',
+    ({ algorithm, protocol, collective }) => {
+      const blocks = collective === 'allGather' || collective === 'reduceScatter';
+      for (const ranks of RANKS) {
+        // Blocks of few elements where every rank has one; else at least one element more than ranks.
+        const count = blocks ? (ranks > 16 ? 1 : 3) : ranks + 1;
+        verify(call({ algorithm, protocol, collective, ranks, count, root: ranks >> 1 }), { seed: ranks });
+      }
+    },
+    120_000,
+  );
+
+  it.each(CASES)(
+    '$algorithm/$protocol $collective, more than all slots hold, several channels, odd counts',
+    (what) => {
+      for (const [ranks, count, channels, perNode] of [
+        [3, 1200, 1, 1],
+        [4, 777, 3, 2],
+        [5, 0, 2, 5],
+        [6, 1, 4, 3],
+      ] as const) {
+        verify(call({ ...what, ranks, count, channels, perNode, root: ranks - 1 }), { seed: count });
+      }
+    },
+  );
+});
+
+describe('bytes and steps', () => {
+  const traffic = (
+    algorithm: Algorithm,
+    protocol: RingProtocol,
+    collective: RingCollective,
+    ranks: number,
+    count: number,
+  ) => verify(call({ algorithm, protocol, collective, ranks, count, slotBytes: 4096 }));
+
+  it.each(['LL', 'Simple'] as const)(
+    'a ring all-reduce by %s sends 2 (n - 1) / n of the data from every rank, in 2 (n - 1) steps [C10-03]',
+    (protocol) => {
+      for (const ranks of [2, 3, 4, 7, 8]) {
+        const bytes = ranks * 64 * 8;
+        const { sent, received, depth, links } = traffic('Ring', protocol, 'allReduce', ranks, ranks * 64);
+        const due = (bytes * 2 * (ranks - 1)) / ranks;
+        expect(sent).toEqual(new Array(ranks).fill(due));
+        expect(received).toEqual(sent);
+        expect(depth).toBe(2 * (ranks - 1));
+        expect(links.map(({ from, to }) => (to - from + ranks) % ranks)).toEqual(new Array(ranks).fill(1));
+      }
+    },
+  );
+
+  it.each(['allGather', 'reduceScatter'] as const)(
+    'a ring %s moves n - 1 blocks over every link',
+    (collective) => {
+      for (const ranks of [2, 3, 5, 8]) {
+        const { sent, depth } = traffic('Ring', 'Simple', collective, ranks, 10);
+        expect(sent).toEqual(new Array(ranks).fill((ranks - 1) * 80));
+        expect(depth).toBe(ranks - 1);
+      }
+    },
+  );
+
+  it('one-shot reads everybody at once, two-shot reads and writes each element once per rank', () => {
+    for (const ranks of [2, 4, 8]) {
+      const one = traffic('OneShot', 'Simple', 'allReduce', ranks, 64);
+      expect(one.received).toEqual(new Array(ranks).fill((ranks - 1) * 512));
+      expect(one.depth).toBe(1);
+      const count = ranks * 64;
+      const two = traffic('TwoShot', 'Simple', 'allReduce', ranks, count);
+      const part = (count * 8) / ranks;
+      expect(two.received).toEqual(new Array(ranks).fill(2 * (ranks - 1) * part));
+      expect(two.depth).toBe(2);
+    }
+  });
+
+  it('a tree carries the data once up and once down every edge, in steps that grow with the logarithm', () => {
+    for (const ranks of [2, 4, 8, 16, 32]) {
+      // Small data take one tree.
+      const { links, depth } = traffic('Tree', 'Simple', 'allReduce', ranks, 8);
+      expect(links).toHaveLength(2 * (ranks - 1));
+      expect(new Set(links.map(({ bytes }) => bytes))).toEqual(new Set([64]));
+      expect(depth).toBeLessThanOrEqual(2 * (Math.log2(ranks) + 1));
+    }
+  });
+
+  it('PAT gathers in as many steps as the logarithm, moving no more than a ring', () => {
+    for (const ranks of [2, 4, 8, 16]) {
+      const { sent, depth } = traffic('PAT', 'Simple', 'allGather', ranks, 8);
+      expect(sent.reduce((sum, bytes) => sum + bytes, 0)).toBe(ranks * (ranks - 1) * 64);
+      expect(depth).toBe(Math.log2(ranks));
+    }
+  });
+});
+
+describe('faults in programs are found', () => {
+  const faulty = (what: Partial<VerifiedCall>, options: VerifyOptions) => {
+    try {
+      verify(call(what), options);
+    } catch (error) {
+      return error instanceof Error ? error.message : String(error);
+    }
+    return 'nothing';
+  };
+  /** Changes the statements that `edit` fits, one after the other; what each is found by. */
+  const found = (
+    what: Partial<VerifiedCall>,
+    edit: (statement: Statement) => readonly Statement[] | undefined,
+  ) => {
+    let places = 0;
+    verify(call(what), {
+      replace: (program) => {
+        places = placesOf(program, edit);
+        return program;
+      },
+    });
+    expect(places).toBeGreaterThan(0);
+    return Array.from({ length: places }, (_, at) =>
+      faulty(what, { replace: (program) => mutated(program, edit, at) }),
+    );
+  };
+
+  it.each(['Ring', 'TwoShot', 'Tree'] as const)('%s: a wait that is left out', (algorithm) => {
+    const messages = found({ algorithm, ranks: 3, count: 600 }, (statement) =>
+      statement.kind === 'wait' ? [] : undefined,
+    );
+    // A wait that never has to wait in this run (for the pool of a peer, for room in empty slots) may be missed.
+    const caught = messages.filter((message) => message !== 'nothing');
+    expect(caught.length).toBeGreaterThanOrEqual(2);
+    for (const message of caught) expect(message).toMatch(/race|unpublished|wrong|deadlock/i);
+  });
+
+  it('a counter that is never published leaves somebody waiting for ever', () => {
+    const messages = found({ ranks: 3, count: 600 }, (statement) =>
+      statement.kind === 'store' && statement.order === 'release' ? [] : undefined,
+    );
+    expect(messages.filter((message) => /deadlock|nobody can go on/.test(message)).length).toBeGreaterThan(0);
+    // Credits for slots that are still empty are missed by nobody.
+    expect(messages.filter((message) => message === 'nothing').length).toBeLessThan(messages.length / 2);
+  });
+});
+
+describe('what cannot be verified', () => {
+  it.each([
+    [{ ranks: 1 }, '1 ranks have no programs'],
+    [{ algorithm: 'Tree', collective: 'allGather' }, 'Tree does not do allGather'],
+    [{ algorithm: 'TwoShot', protocol: 'LL' }, 'TwoShot has no LL programs'],
+    [{ root: 4 }, 'root 4 is none of the ranks 0 to 3'],
+    [{ count: -1 }, '-1 elements'],
+    [{ slotBytes: 100 }, 'slots of 100 bytes'],
+  ] as const)('is refused: %j', (change, message) => {
+    expect(() => verify(call(change))).toThrow(message);
+  });
+});
