@@ -66,9 +66,12 @@ export function percentText(share: number): string {
   return `${percent > 0 && percent < 1 ? Number(percent.toPrecision(1)) : Math.round(percent)} %`;
 }
 
+/** From here on times are told, not per cent: what would round to 100 %. */
+const TWICE = 1.995;
+
 /** By how many per cent, or how many times. */
 export function moreText(ratio: number): string {
-  if (ratio >= 2) return `${numberText(Number(ratio.toPrecision(3)))} times as long`;
+  if (ratio >= TWICE) return `${numberText(Number(ratio.toPrecision(3)))} times as long`;
   return `${percentText(ratio - 1)} longer`;
 }
 

@@ -64,8 +64,9 @@ describe('a comparison', () => {
     [[10, 100], [20, 100], 'Tree/LL has less latency (10 against 20 us) and as much bandwidth'],
     [[10, 100], [10, 200], 'Tree/LL has more bandwidth (10 against 5 GB/s) and as much latency'],
     [[10, 100], [100, 10], 'both take as long; NCCL takes the one that it lists first'],
-  ] as const)('of %j with %j: %s', (better, other, text) => {
-    expect(comparison(candidate('Tree', ...better), candidate('Ring', ...other))).toBe(text);
+  ] as const)('of %j with %j: %s', ([latency, bytes], [otherLatency, otherBytes], text) => {
+    const [better, other] = [candidate('Tree', latency, bytes), candidate('Ring', otherLatency, otherBytes)];
+    expect(comparison(better, other)).toBe(text);
   });
 
   it('never praises what is worse, for any communicator and size', () => {
