@@ -12,6 +12,12 @@ const COMPUTE_CAPABILITY_MINOR = 76;
 const JIT_ERROR_LOG = 5; // CU_JIT_ERROR_LOG_BUFFER
 const JIT_ERROR_LOG_SIZE = 6;
 
+/** Where the first byte of an array lies; asking for its buffer first moves small arrays out of the collected heap. */
+function addressOf(array) {
+  if (array.buffer.byteLength === 0) throw new Error('an empty array has no address');
+  return koffi.address(array);
+}
+
 export class Gpu {
   #calls = new Map();
   #library;
@@ -68,12 +74,13 @@ export class Gpu {
   load(text) {
     const log = Buffer.alloc(16384);
     const options = Int32Array.of(JIT_ERROR_LOG, JIT_ERROR_LOG_SIZE);
-    const values = BigUint64Array.of(BigInt(koffi.address(log)), BigInt(log.length));
+    const values = BigUint64Array.of(BigInt(addressOf(log)), BigInt(log.length));
+    const image = Buffer.from(`${text}\0`, 'latin1');
     const module = [0n];
     const declaration =
-      'int cuModuleLoadDataEx(_Out_ uintptr_t *module, const char *image, uint32_t count, uintptr_t options, uintptr_t values)';
+      'int cuModuleLoadDataEx(_Out_ uintptr_t *module, uintptr_t image, uint32_t count, uintptr_t options, uintptr_t values)';
     try {
-      this.#call(declaration, module, text, 2, koffi.address(options), koffi.address(values));
+      this.#call(declaration, module, addressOf(image), 2, addressOf(options), addressOf(values));
     } catch (error) {
       throw new Error(`${error.message}\n${log.toString('latin1').split('\0')[0]}`);
     }
@@ -107,13 +114,13 @@ export class Gpu {
       this.#call(
         'int cuMemcpyHtoD_v2(uintptr_t to, uintptr_t from, size_t bytes)',
         device[0],
-        koffi.address(memory),
+        addressOf(memory),
         memory.length,
       );
       this.words.fill(0);
       const base = BigInt(this.host);
       const parameters = BigUint64Array.of(BigInt(device[0]), base, base + 64n);
-      const first = BigInt(koffi.address(parameters));
+      const first = BigInt(addressOf(parameters));
       const pointers = BigUint64Array.of(first, first + 8n, first + 16n);
       this.#call(
         'int cuLaunchKernel(uintptr_t f, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t shared, uintptr_t stream, uintptr_t parameters, uintptr_t extra)',
@@ -126,7 +133,7 @@ export class Gpu {
         1,
         0,
         0,
-        koffi.address(pointers),
+        addressOf(pointers),
         0,
       );
       const query = this.#library.func('int cuStreamQuery(uintptr_t stream)');
@@ -140,7 +147,7 @@ export class Gpu {
       const result = new Uint8Array(memory.length);
       this.#call(
         'int cuMemcpyDtoH_v2(uintptr_t to, uintptr_t from, size_t bytes)',
-        koffi.address(result),
+        addressOf(result),
         device[0],
         memory.length,
       );

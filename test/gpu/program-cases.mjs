@@ -161,6 +161,9 @@ function scalarCase(type, blocks, evaluate, seed) {
       else {
         view.setUint32(at, next(), true);
         view.setUint32(at + 4, next(), true);
+        // JavaScript makes a signalling float32 NaN a quiet one by reading it; a GPU does not.
+        const bits = view.getUint32(at, true);
+        if (type === 'f32' && (bits & 0x7fffffff) > 0x7f800000) view.setUint32(at, bits | 0x400000, true);
       }
       return;
     }
