@@ -35,6 +35,15 @@ describe('tutti kernel', () => {
     expect(stdout).toMatch(/;; collectives\/[a-z-]+\.ts:\d+:\d+$/m);
   });
 
+  it('shows PTX for an architecture with the same places', () => {
+    const { status, stdout } = kernel('show', 'TwoShot/allReduce', '--target', 'ptx', '--arch', 'sm_90');
+    expect(status).toBe(0);
+    expect(stdout).toContain('// TwoShot/allReduce, float32, sum, 2 ranks');
+    expect(stdout).toContain('\n.target sm_90\n');
+    expect(stdout).toMatch(/^ +add\.rn\.f32 %r\d+, %r\d+, %r\d+; +\/\/ collectives\/[a-z-]+\.ts:\d+:\d+$/m);
+    expect(kernel('show', 'TwoShot/allReduce', '--target', 'ptx').stdout).toContain('\n.target sm_70\n');
+  });
+
   it('shows a resumable build and its frame, and leaves places out on request', () => {
     const { stdout } = kernel(
       'show',
@@ -55,7 +64,9 @@ describe('tutti kernel', () => {
     const cases: [string[], string][] = [
       [['show', 'Ring/allreduced'], "There is no program 'Ring/allreduced'; choose from OneShot/barrier"],
       [['show', 'Ring/reduce', '--type', 'float'], "There is no element type 'float'; choose from int8"],
-      [['show', 'Ring/reduce', '--target', 'sass'], "There is no target 'sass'; choose from ir, wasm"],
+      [['show', 'Ring/reduce', '--target', 'sass'], "There is no target 'sass'; choose from ir, wasm, ptx"],
+      [['show', 'Ring/reduce', '--target', 'ptx', '--arch', 'sm_60'], "'sm_60' is no GPU architecture"],
+      [['show', 'Ring/reduce', '--target', 'ptx', '--traits', 'wasm'], 'generated with traits ptx, not wasm'],
       [['show', 'OneShot/reduce', '--ranks', 'two'], '--ranks two: an integer from 1 is needed'],
       [['show', 'OneShot/reduce', '--ranks', '9999'], 'direct programs need 1 to'],
       [['show', 'Ring/reduce', '--colour'], 'there is no option --colour'],
@@ -73,7 +84,7 @@ describe('tutti kernel', () => {
     for (const args of [['--help'], ['show', '--help']]) {
       const { status, stdout } = kernel(...args);
       expect(status).toBe(0);
-      expect(stdout).toContain('--target ir|wasm');
+      expect(stdout).toContain('--target ir|wasm|ptx');
     }
   });
 });

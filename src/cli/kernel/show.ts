@@ -17,11 +17,13 @@ import { withPlaces } from '../../kernel/builder.js';
 import { ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '../../kernel/element-types.js';
 import { type Program, PTX_TRAITS, type Traits, WASM_TRAITS } from '../../kernel/ir.js';
 import { printProgram } from '../../kernel/print.js';
+import { requireArchitecture } from '../../kernel/ptx/architecture.js';
+import { compilePtx, PTX_ARCHITECTURES, type PtxArchitecture } from '../../kernel/ptx/compile.js';
 import { compileWasm, frameBytes, wasmText } from '../../kernel/wasm/compile.js';
 import { parseArguments } from '../parse-arguments.js';
 
 const PROTOCOLS = ['Simple', 'LL'] as const;
-const TARGETS = ['ir', 'wasm'] as const;
+const TARGETS = ['ir', 'wasm', 'ptx'] as const;
 const TRAITS: Readonly<Record<string, Traits>> = { wasm: WASM_TRAITS, ptx: PTX_TRAITS };
 
 export const KERNEL_USAGE = `Usage: tutti kernel list
@@ -31,13 +33,14 @@ list prints the names of all device programs. show prints one, ALGORITHM/COLLECT
 Ring/allReduce; upper and lower case are the same.
 
 Options of show:
-  --target ir|wasm      what to print: the intermediate representation (default) or WebAssembly instructions
+  --target ir|wasm|ptx  what to print: the intermediate representation (default), WebAssembly instructions, or PTX
+  --arch ARCH           GPU architecture of PTX, ${PTX_ARCHITECTURES[0]!} (default) or newer, for instance sm_90
   --type TYPE           ${ELEMENT_TYPE_NAMES.slice(0, 6).join(' ')}
                         ${ELEMENT_TYPE_NAMES.slice(6).join(' ')} (default float32)
   --op OP               ${REDUCE_OP_NAMES.join(' ')} (default sum)
   --protocol NAME       rings: ${PROTOCOLS.join(' ')} (default Simple)
   --ranks N             direct programs unroll over the ranks (default 2)
-  --traits wasm|ptx     what the representation is generated for (default wasm)
+  --traits wasm|ptx     what the representation is generated for (default wasm; ptx with --target ptx)
   --resumable           WebAssembly that saves its state and returns at waits
   --no-places           without source places
   -h, --help            this text
@@ -95,6 +98,7 @@ export interface ShowOptions {
   readonly request: ProgramRequest;
   readonly target: (typeof TARGETS)[number];
   readonly traits: Traits;
+  readonly arch: PtxArchitecture;
   readonly resumable: boolean;
   readonly places: boolean;
 }
@@ -114,6 +118,14 @@ export function parseShow(argv: string[]): ShowOptions | 'help' {
     Algorithm,
     Collective,
   ];
+  const target = choose('target', TARGETS, values.target);
+  const traits = choose('traits', Object.keys(TRAITS), values.traits ?? (target === 'ptx' ? 'ptx' : 'wasm'));
+  if (target !== 'ir' && target !== traits) {
+    throw new TuttiError(
+      'invalidArgument',
+      `--target ${target} is generated with traits ${target}, not ${traits}.`,
+    );
+  }
   return {
     request: {
       algorithm,
@@ -123,8 +135,9 @@ export function parseShow(argv: string[]): ShowOptions | 'help' {
       op: choose('operator', REDUCE_OP_NAMES, values.op),
       ranks: rankCount(values.ranks),
     },
-    target: choose('target', TARGETS, values.target),
-    traits: TRAITS[choose('traits', Object.keys(TRAITS), values.traits)]!,
+    target,
+    traits: TRAITS[traits]!,
+    arch: requireArchitecture(values.arch),
     resumable: values.resumable,
     places: !values['no-places'],
   };
@@ -141,7 +154,8 @@ function parse(argv: string[]) {
         op: { type: 'string', default: 'sum' },
         protocol: { type: 'string', default: 'Simple' },
         ranks: { type: 'string', default: '2' },
-        traits: { type: 'string', default: 'wasm' },
+        traits: { type: 'string' },
+        arch: { type: 'string', default: PTX_ARCHITECTURES[0]! },
         resumable: { type: 'boolean', default: false },
         'no-places': { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
@@ -153,7 +167,7 @@ function parse(argv: string[]) {
 
 /** What was built, since several requests give one program; comments of the text that follows. */
 function heading(options: ShowOptions, program: Program): string {
-  const comment = options.target === 'wasm' ? ';;' : ';';
+  const comment = { ir: ';', wasm: ';;', ptx: '//' }[options.target];
   const { algorithm, collective, protocol, type, op, ranks } = canonicalRequest(options.request);
   const unrolled = algorithm === 'Ring' ? `protocol ${protocol}` : `${ranks} ranks`;
   const lines = [`${algorithm}/${collective}, ${type}, ${op}, ${unrolled}`];
@@ -167,9 +181,13 @@ function heading(options: ShowOptions, program: Program): string {
 
 /** The text of one program. */
 export function showProgram(options: ShowOptions): string {
-  const { request, traits, target, resumable, places } = options;
+  const { request, traits, target, arch, resumable, places } = options;
   const build = () => buildProgram(traits, request);
   const program = places ? withPlaces(build) : build();
-  const text = target === 'ir' ? printProgram(program) : wasmText(program, { resumable });
-  return heading(options, program) + text;
+  const text = {
+    ir: () => printProgram(program),
+    wasm: () => wasmText(program, { resumable }),
+    ptx: () => compilePtx(program, { arch }),
+  };
+  return heading(options, program) + text[target]();
 }
