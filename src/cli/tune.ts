@@ -22,6 +22,13 @@ export async function tuneCommand(argv: readonly string[]): Promise<number> {
     return EXIT_USAGE;
   }
   if (options === 'help') return print(TUNE_USAGE);
+  if ('collectives' in options) {
+    const { verificationOutput } = await import('./tune/verification.js');
+    const { terminalStyle } = await import('./topo/terminal.js');
+    const { lines, isProved } = verificationOutput(options, terminalStyle(process.stdout));
+    const code = await print(lines.map((line) => `${line}\n`).join(''));
+    return code === 0 && !isProved ? EXIT_FAILURE : code;
+  }
   const { tuningOutput } = await import('./tune/output.js');
   const { WrongUse } = await import('./topo/machine-options.js');
   const { terminalStyle } = await import('./topo/terminal.js');

@@ -138,6 +138,27 @@ describe('bytes and steps', () => {
   });
 });
 
+describe('a hierarchical all-reduce', () => {
+  it('puts less on the links between nodes than a flat ring', () => {
+    for (const [ranks, perNode] of [
+      [8, 4],
+      [12, 4],
+      [9, 3],
+    ] as const) {
+      const between = (algorithm: Algorithm) =>
+        verify(call({ algorithm, ranks, perNode, count: ranks * 64, slotBytes: 4096 }))
+          .links.filter(({ from, to }) => Math.floor(from / perNode) !== Math.floor(to / perNode))
+          .reduce((sum, { bytes }) => sum + bytes, 0);
+      const nodes = ranks / perNode;
+      const bytes = ranks * 64 * 8;
+      // Each part of the data goes around the nodes in place of around the ranks.
+      expect(between('Hierarchical')).toBe(2 * (nodes - 1) * bytes);
+      expect(between('Ring')).toBe((nodes * 2 * (ranks - 1) * bytes) / ranks);
+      expect(between('Hierarchical')).toBeLessThan(between('Ring'));
+    }
+  });
+});
+
 describe('faults in programs are found', () => {
   const faulty = (what: Partial<VerifiedCall>, options: VerifyOptions) => {
     try {

@@ -26,6 +26,7 @@ import {
   wrong,
 } from '../topo/machine-options.js';
 import { functionsNamed } from './collective-names.js';
+import { type VerificationOptions, verificationOptions } from './verification.js';
 import { parseWhatIf, type WhatIf } from './what-if.js';
 
 export const TUNE_USAGE = `Usage: tutti tune [FILE ...] [--coll NAME] [--size BYTES | --sweep] [options]
@@ -56,6 +57,11 @@ What to show:
   --log                 the lines that NCCL logs with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING
   --json                everything as JSON (docs/tuning.md)
   --svg FILE            a picture of the sweep: predicted times of all candidates by size (- prints it)
+
+Instead of all this:
+  --verify              prove the programs of tutti's own algorithms on host memory: each contribution once, no wait for
+                        ever, bytes per link; for --coll, a message of --size (4K), --ranks N,N,... (2,3,4,8) ranks,
+                        --ranks-per-node N (1); as a table or with --json
 
   -h, --help            this text
 
@@ -95,9 +101,25 @@ const MOST_SIZES = 10_000;
  *
  * @throws TuttiError invalidArgument naming the option, the value and what would be right
  */
-export function parseTuneOptions(args: readonly string[]): TuneOptions | 'help' {
-  const { values, tokens } = parse(args);
+export function parseTuneOptions(args: readonly string[]): TuneOptions | VerificationOptions | 'help' {
+  const { values, positionals, tokens } = parse(args);
   if (values.help) return 'help';
+  if (values.verify) {
+    const known: readonly string[] = ['verify', 'coll', 'size', 'ranks', 'ranks-per-node', 'json'];
+    const other = Object.keys(values).find((name) => !known.includes(name));
+    if (other !== undefined || positionals.length > 0) {
+      throw wrong(
+        `--verify ${other === undefined ? positionals[0] : `--${other}`}: programs are proved for ranks on host memory, ` +
+          'whatever the machine; leave it out',
+      );
+    }
+    const bytes = values.size === undefined ? undefined : size('--size', values.size);
+    return verificationOptions(functionsNamed(values.coll ?? 'each'), bytes, values);
+  }
+  for (const name of ['ranks', 'ranks-per-node'] as const) {
+    if (values[name] !== undefined)
+      throw wrong(`--${name} ${values[name]}: belongs to --verify; leave it out or add that`);
+  }
   const machines = machineOptions(values, tokens);
   checkNames(values, ['svg', 'tuner']);
   if (values.json && values.log) throw wrong('--json --log: only one of them can be shown at a time');
@@ -219,6 +241,9 @@ function parse(args: readonly string[]) {
         log: { type: 'boolean' },
         json: { type: 'boolean' },
         svg: { type: 'string' },
+        verify: { type: 'boolean' },
+        ranks: { type: 'string' },
+        'ranks-per-node': { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
     },

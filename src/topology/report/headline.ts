@@ -13,7 +13,8 @@ export function headline(cluster: Cluster): string {
   const { domains, nRanks, comm } = cluster;
   const systems = [...new Set(domains.map(({ whole }) => whole))];
   // Domains of one host were built from the same document, each with a system of its own.
-  const firsts = domains.filter(({ node }, at) => domains.findIndex((other) => other.node === node) === at);
+  const seen = new Set<number>();
+  const firsts = domains.filter(({ node }) => !seen.has(node) && seen.add(node));
   const machines = [...new Set(firsts.map(({ whole }) => whole))];
   const hosts = firsts.reduce((sum, { whole }) => sum + whole.hosts.length, 0);
   const said = [...new Set(machines.map(machineText))];
