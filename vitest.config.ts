@@ -11,6 +11,8 @@ import { defineConfig } from 'vitest/config';
 const PURE = [
   'test/bench/**/*.test.ts',
   'test/cli/perf/[!c]*.test.ts', // all but command.test.ts
+  'test/cli/topo/[!cd]*.test.ts', // all but command.test.ts and docs.test.ts
+  'test/cli/tune/[!c]*.test.ts',
   'test/collectives/**/*.test.ts',
   'test/kernel/**/*.test.ts',
   'test/planning/**/*.test.ts',
