@@ -101,6 +101,7 @@ export const COLLECTIVES = {
   allGather: 3,
   reduceScatter: 4,
   allReduce: 5,
+  allToAll: 6,
 } as const;
 
 export type Collective = keyof typeof COLLECTIVES;

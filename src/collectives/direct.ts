@@ -202,7 +202,7 @@ export function oneShot(traits: Traits, { collective, reduction, ranks }: Direct
       const at = from.sub(origin).mul(size);
       const post = meeting.open();
       const own = post.offset(POST_DATA);
-      if (collective === 'reduceScatter') {
+      if (collective === 'reduceScatter' || collective === 'allToAll') {
         const stride = k.field(work, DirectWork, 'sendStride');
         for (let rank = 0; rank < ranks; rank++) {
           const block = send.offset(at).offset(stride.mul(rank));
@@ -248,6 +248,14 @@ export function oneShot(traits: Traits, { collective, reduction, ranks }: Direct
             elementBytes: size,
             combine: combine!,
           });
+          break;
+        }
+        case 'allToAll': {
+          const mine = bytes.mul(self.cast('u64'));
+          const stride = k.field(work, DirectWork, 'recvStride');
+          for (const rank of all) {
+            blockCopyInto(k, target.offset(stride.mul(rank)), data(rank).offset(mine), bytes, size);
+          }
           break;
         }
         case 'broadcast': {
@@ -377,6 +385,18 @@ export function twoShot(traits: Traits, { collective, reduction, ranks }: Direct
             const source = meeting.segmentOf(rank).offset(k.field(meeting.postOf(rank), Post, 'send'));
             const target = ownRecv.offset(recvStride.mul(rank.cast('u64')));
             k.if(source.ne(target), () => blockCopy(k, target, source, bytes, size));
+          });
+          break;
+        case 'allToAll':
+          // Start with the own block, as above.
+          k.for(k.u32(0), ranks, 1, (j) => {
+            const rank = self.add(j).rem(ranks);
+            const post = meeting.postOf(rank);
+            const source = meeting
+              .segmentOf(rank)
+              .offset(k.field(post, Post, 'send'))
+              .offset(k.field(post, Post, 'sendStride').mul(selfWide));
+            blockCopy(k, ownRecv.offset(recvStride.mul(rank.cast('u64'))), source, bytes, size);
           });
           break;
         case 'barrier':

@@ -8,6 +8,7 @@
  * | copySend              |          | yes   | yes       | yes        |
  * | recv                  | yes      |       |           | yes        |
  * | recvCopySend          | yes      | yes   |           | yes        |
+ * | recvSend              | yes      | yes   |           |            |
  * | recvReduceSend        | yes      | yes   | yes       |            |
  * | recvReduceCopy        | yes      |       | yes       | yes        |
  * | recvReduceCopySend    | yes      | yes   | yes       | yes        |
@@ -65,6 +66,11 @@ export class Primitives {
 
   recvCopySend(output: Value<'ptr'>, elements: Value<'u64'>): void {
     this.protocol.transfer({ receives: true, sends: true, output, elements });
+  }
+
+  /** What comes goes on, and is of no interest here. */
+  recvSend(elements: Value<'u64'>): void {
+    this.protocol.transfer({ receives: true, sends: true, elements });
   }
 
   recvReduceSend(input: Value<'ptr'>, elements: Value<'u64'>): void {

@@ -33,7 +33,14 @@ interface Facts {
   readonly exampleRoles?: readonly string[];
 }
 
-const DATA: readonly Collective[] = ['broadcast', 'reduce', 'allGather', 'reduceScatter', 'allReduce'];
+const DATA: readonly Collective[] = [
+  'broadcast',
+  'reduce',
+  'allGather',
+  'reduceScatter',
+  'allReduce',
+  'allToAll',
+];
 
 const FACTS = {
   OneShot: { kind: 'direct', collectives: ['barrier', ...DATA], protocols: ['Simple'] },

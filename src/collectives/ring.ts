@@ -83,6 +83,9 @@ export function ring(traits: Traits, parameters: RingParameters): Program {
       case 'reduceScatter':
         forChunks(r, (offset, elements) => reduceScatterChunk(r, offset, elements));
         break;
+      case 'allToAll':
+        forChunks(r, (offset, elements) => allToAllChunk(r, offset, elements));
+        break;
       case 'broadcast':
         forChunks(r, (offset, elements) => broadcastChunk(r, offset, elements));
         break;
@@ -187,6 +190,25 @@ function reduceScatterChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'
     primitives.recvReduceSend(block(rankAfter(r, ranks.sub(j))), elements);
   });
   primitives.recvReduceCopy(block(self.cast('u64')), recv.offset(offset), elements, true);
+}
+
+/**
+ * Blocks for the rank d places on travel d hops: n (n - 1) / 2 blocks over every link. For ranks that can reach nobody
+ * but their neighbours.
+ */
+function allToAllChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'>): void {
+  const { k, primitives, work, ranks, send, recv, self } = r;
+  const sendStride = k.field(work, RingWork, 'sendStride');
+  const recvStride = k.field(work, RingWork, 'recvStride');
+  const input = (rank: Value<'u64'>) => send.offset(rank.mul(sendStride)).offset(offset);
+  const output = (rank: Value<'u64'>) => recv.offset(rank.mul(recvStride)).offset(offset);
+  const own = self.cast('u64');
+  primitives.copy(input(own), output(own), elements, false);
+  k.for(k.u32(1), ranks, 1, (distance) => {
+    primitives.send(input(rankAfter(r, distance)), elements);
+    k.for(k.u32(1), distance, 1, () => primitives.recvSend(elements));
+    primitives.recv(output(rankAfter(r, ranks.sub(distance))), elements);
+  });
 }
 
 function broadcastChunk(

@@ -130,7 +130,7 @@ export interface CheckedCall {
   readonly type: ElementType;
   readonly op: ReduceOp;
   readonly root: number;
-  /** Elements as the API counts them: per rank for all-gather and reduce-scatter, in all otherwise. */
+  /** Elements as the API counts them: of one block for the collectives with a block per rank, in all otherwise. */
   readonly count: number;
   /** Null where this rank neither sends (receives) anything nor needs a buffer. */
   readonly send: Buffer | null;
@@ -153,6 +153,7 @@ const OPTIONS_OF: Readonly<Record<Exclude<Collective, 'barrier'>, readonly (keyo
   broadcast: ['root', 'type'],
   allGather: ['type'],
   reduceScatter: ['op', 'type'],
+  allToAll: ['type'],
 };
 
 interface Place {
@@ -262,5 +263,16 @@ export function checkCall(
         `in place, recv is block ${rank} of send`,
       );
       return { ...base, count: recv!.length, send: send!, recv: recv! };
+    case 'allToAll':
+      if (send!.length % size !== 0) {
+        throw new TuttiError(
+          'invalidArgument',
+          `${call}: send holds ${send!.length} elements, which ${size} ranks cannot share; it must hold a block for each`,
+        );
+      }
+      checkLength(call, 'recv', recv!, send!.length, 'as many as in send');
+      // No place is the right one: blocks would be overwritten before they are read.
+      checkOverlap(call, send!, recv!, Number.NaN, 'it has no in-place form, pass two arrays');
+      return { ...base, count: send!.length / size, send: send!, recv: recv! };
   }
 }

@@ -71,6 +71,8 @@ export interface Collectives<R> {
   allGather<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): R;
   /** recv = block `rank` of (op over all ranks of send). In place: recv is block `rank` of send. */
   reduceScatter<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): R;
+  /** Block r of recv = block `rank` of the send of rank r; arrays hold a block per rank. Never in place. */
+  allToAll<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): R;
 }
 
 /** Ranks of one process: each takes a thread. */
@@ -280,6 +282,9 @@ export class Communicator implements AsyncDisposable {
   reduceScatter<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): Promise<void> {
     return this.#queueCall('reduceScatter', [send, recv, options]);
   }
+  allToAll<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): Promise<void> {
+    return this.#queueCall('allToAll', [send, recv, options]);
+  }
 
   allReduceSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): void {
     this.#runCall('allReduce', [send, recv, options]);
@@ -298,6 +303,9 @@ export class Communicator implements AsyncDisposable {
   reduceScatterSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): void {
     this.#runCall('reduceScatter', [send, recv, options]);
   }
+  allToAllSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): void {
+    this.#runCall('allToAll', [send, recv, options]);
+  }
 
   /** Checks and plans an operation once, to be run many times: the way to the lowest latency. */
   readonly prepare: Collectives<PreparedOperation> = {
@@ -306,6 +314,7 @@ export class Communicator implements AsyncDisposable {
     broadcast: (...args: Arguments) => this.#prepareCall('broadcast', args),
     allGather: (...args) => this.#prepareCall('allGather', args),
     reduceScatter: (...args) => this.#prepareCall('reduceScatter', args),
+    allToAll: (...args) => this.#prepareCall('allToAll', args),
   };
 
   /** Resolves when all ranks have called it and everything queued before is done. */

@@ -59,8 +59,9 @@ function averageScalar(call: CheckedCall, ranks: number, arithmetic: 'step' | 'd
   }
 }
 
-/** Blocks that a buffer holds: one per rank on the wide side of all-gather and reduce-scatter. */
+/** Blocks that a buffer holds: one per rank on both sides of all-to-all and the wide side of its relatives. */
 function blocksOf(call: CheckedCall, side: 'send' | 'recv', ranks: number): number {
+  if (call.collective === 'allToAll') return ranks;
   if (call.collective === 'allGather' && side === 'recv') return ranks;
   if (call.collective === 'reduceScatter' && side === 'send') return ranks;
   return 1;
@@ -69,7 +70,8 @@ function blocksOf(call: CheckedCall, side: 'send' | 'recv', ranks: number): numb
 /** Bytes that decide about the algorithm: what a post has to hold. */
 function decidingBytes(call: CheckedCall, ranks: number): number {
   const bytes = call.count * ELEMENT_TYPES[call.type].size;
-  return call.collective === 'reduceScatter' ? bytes * ranks : bytes;
+  const isWide = call.collective === 'reduceScatter' || call.collective === 'allToAll';
+  return isWide ? bytes * ranks : bytes;
 }
 
 interface SideAddresses {
@@ -242,7 +244,7 @@ export class Operation {
       return ringLoopElements(collective as RingCollective, this.#chunkElements(), this.#ranks);
     }
     if (this.selection.algorithm === 'OneShot') return oneShotPiece(collective, this.#size, this.#ranks);
-    const wide = collective === 'allGather' || collective === 'reduceScatter';
+    const wide = ['allGather', 'reduceScatter', 'allToAll'].includes(collective);
     const packets = Math.floor(STAGE_BYTES / (wide ? this.#ranks : 1) / 128);
     return (Math.max(1, packets) * 128) / this.#size;
   }

@@ -19,7 +19,7 @@ export interface HostSelectionInput {
   readonly collective: Collective;
   /** Operator of a reduction. */
   readonly op: ReduceOp;
-  /** Bytes of one rank's block for all-gather, of all blocks for reduce-scatter, of the buffer otherwise. */
+  /** Bytes of one rank's block for all-gather, of all blocks for reduce-scatter and all-to-all, of the buffer otherwise. */
   readonly bytes: number;
   readonly ranks: number;
   /** Ranks of an emulated node, where the user has said. */
@@ -146,8 +146,9 @@ function withProtocol(input: HostSelectionInput, { algorithm, reason }: Unfinish
   return { algorithm, protocol, reason };
 }
 
-/** Elements of one one-shot round: what fits into a post (a reduce-scatter post holds a block per rank). */
+/** Elements of one one-shot round: what fits into a post (that of a reduce-scatter or an all-to-all holds a block per rank). */
 export function oneShotPiece(collective: Collective, elementBytes: number, ranks: number): number {
-  const room = collective === 'reduceScatter' ? Math.floor(EAGER_BYTES / ranks) : EAGER_BYTES;
+  const isWide = collective === 'reduceScatter' || collective === 'allToAll';
+  const room = isWide ? Math.floor(EAGER_BYTES / ranks) : EAGER_BYTES;
   return Math.max(1, Math.floor(room / elementBytes));
 }

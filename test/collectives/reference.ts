@@ -75,6 +75,8 @@ export function reference(call: ReferenceCall, sends: readonly Bits[]): (Bits | 
       const all = sends.flatMap((send) => send.slice(0, count));
       return sends.map(() => all);
     }
+    case 'allToAll':
+      return sends.map((_, rank) => sends.flatMap((send) => send.slice(rank * count, (rank + 1) * count)));
     default:
       throw new Error(`no reference for ${collective satisfies never} with ${n} ranks`);
   }
@@ -87,7 +89,7 @@ export function bufferElements(
   ranks: number,
 ): { send: number; recv: number } {
   return {
-    send: collective === 'reduceScatter' ? count * ranks : count,
-    recv: collective === 'allGather' ? count * ranks : count,
+    send: ['reduceScatter', 'allToAll'].includes(collective) ? count * ranks : count,
+    recv: ['allGather', 'allToAll'].includes(collective) ? count * ranks : count,
   };
 }

@@ -17,6 +17,7 @@ const COLLECTIVES: readonly RingCollective[] = [
   'reduceScatter',
   'broadcast',
   'reduce',
+  'allToAll',
 ];
 
 type Shape = Pick<SimulatedCall, 'algorithm' | 'protocol'>;
@@ -68,14 +69,15 @@ describe.each(SHAPES)('%s', (_, shape) => {
     return Array.from({ length: 3 }, () => {
       const type = pick(['float32', 'int8', 'float16', 'uint64'] as const, next);
       const most = 1200 / ELEMENT_TYPES[type].size;
+      const collective = pick(COLLECTIVES, next);
       return {
         ...shape,
-        collective: pick(COLLECTIVES, next),
+        collective,
         type,
         op: pick(REDUCE_OP_NAMES, next),
         root: Math.floor(next() * ranks),
         count: pick([0, 1, Math.floor(next() * most), most], next),
-        inPlace: next() < 0.3,
+        inPlace: next() < 0.3 && collective !== 'allToAll',
         unalign: pick([0, 0, 1, 3], next),
       };
     });
@@ -104,7 +106,9 @@ describe.each(SHAPES)('%s', (_, shape) => {
 
   for (const collective of COLLECTIVES) {
     it(`${collective} is right for every element type and operator`, () => {
-      const ops = ['allGather', 'broadcast'].includes(collective) ? (['sum'] as const) : REDUCE_OP_NAMES;
+      const ops = ['allGather', 'broadcast', 'allToAll'].includes(collective)
+        ? (['sum'] as const)
+        : REDUCE_OP_NAMES;
       for (const type of ELEMENT_TYPE_NAMES) {
         for (const [i, op] of ops.entries()) {
           const count = Math.floor(300 / ELEMENT_TYPES[type].size) + i;

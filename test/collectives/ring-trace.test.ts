@@ -146,6 +146,14 @@ const SCHEDULES: Readonly<Record<Exclude<RingCollective, 'allReduce'>, Schedule>
     })),
     { name: 'recvReduceCopy', input: d + q[0]! * K, output: d, elements, after: true },
   ],
+  allToAll: ({ n, order: q, count: K }, d, elements) => [
+    { name: 'copy', input: d + q[0]! * K, output: d + q[0]! * K, elements },
+    ...Array.from({ length: n - 1 }, (_, i) => i + 1).flatMap((distance) => [
+      { name: 'send', input: d + q[distance]! * K, elements },
+      ...Array.from({ length: distance - 1 }, () => ({ name: 'recvSend', elements })),
+      { name: 'recv', output: d + q[n - distance]! * K, elements },
+    ]),
+  ],
   broadcast: ({ order: q, root, inPlace }, d, elements) => {
     if (q[0] !== root) return [{ name: q[1] === root ? 'recv' : 'recvCopySend', output: d, elements }];
     return [
@@ -530,6 +538,19 @@ describe('the other rings', () => {
         }
       }),
       { numRuns: 15 },
+    );
+  });
+});
+
+describe('all-to-all', () => {
+  it('passes every block on until it is where it belongs', () => {
+    fc.assert(
+      fc.property(cases, (c) => {
+        const apart = { ...c, inPlace: false };
+        const { team, calls } = runCase('allToAll', apart);
+        expectSchedule('allToAll', apart, team, calls);
+      }),
+      { numRuns: 20 },
     );
   });
 });

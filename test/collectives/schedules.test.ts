@@ -15,6 +15,7 @@ const COLLECTIVES: readonly RingCollective[] = [
   'reduceScatter',
   'broadcast',
   'reduce',
+  'allToAll',
 ];
 
 /**
@@ -55,7 +56,7 @@ function scenario(shape: Shape, options: TeamOptions, collective: RingCollective
         op,
         root: Math.floor(next() * options.ranks),
         count: pick([0, 1, 3, Math.floor(next() * most), most], next),
-        inPlace: next() < 0.4,
+        inPlace: next() < 0.4 && collective !== 'allToAll',
         unalign: pick([0, 0, 1, 3], next),
         // Some ranks move their data through staging: then all go piece by piece.
         ...(shape.algorithm === 'TwoShot' && {

@@ -27,6 +27,8 @@ const FLAG = { receives: 1, sends: 2, input: 4, output: 8, after: 16 };
 const NAMES: Readonly<Record<number, string>> = {
   [FLAG.sends | FLAG.input]: 'send',
   [FLAG.sends | FLAG.input | FLAG.output]: 'copySend',
+  [FLAG.input | FLAG.output]: 'copy',
+  [FLAG.receives | FLAG.sends]: 'recvSend',
   [FLAG.receives | FLAG.output]: 'recv',
   [FLAG.receives | FLAG.sends | FLAG.output]: 'recvCopySend',
   [FLAG.receives | FLAG.sends | FLAG.input]: 'recvReduceSend',

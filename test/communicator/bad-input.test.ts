@@ -38,6 +38,8 @@ describe('a call is refused at once, with what is wrong and what would be right'
   it.each([
     ['reduceScatter', f32(8), f32(3), /send holds 8 elements, 9 are due \(3 ranks x 3 of recv\)/],
     ['allGather', f32(3), f32(8), /recv holds 8 elements, 9 are due \(3 ranks x 3 of send\)/],
+    ['allToAll', f32(8), f32(8), /send holds 8 elements, which 3 ranks cannot share/],
+    ['allToAll', f32(6), f32(9), /recv holds 9 elements, 6 are due \(as many as in send\)/],
     ['allReduce', f32(4), f32(3), /recv holds 3 elements, 4 are due/],
     ['allReduce', f32(4), f32(5), /recv holds 5 elements, 4 are due/],
   ] as const)('%s with a buffer of the wrong size', async (name, send, recv, words) => {
@@ -179,6 +181,10 @@ describe('a call is refused at once, with what is wrong and what would be right'
         code,
         words: [/in place, send is block 1 of recv/],
       });
+      await expectRefusal((to) => to.allToAll(at(0, 6), at(0, 6)), {
+        code,
+        words: [/it has no in-place form, pass two arrays/],
+      });
       await expectRefusal((to) => to.reduceScatter(at(0, 12), at(5, 4)), {
         code,
         words: [/in place, recv is block 1 of send/],
@@ -201,6 +207,7 @@ describe('synchronous forms of ranks that share a thread', () => {
       () => comm.broadcastSync(f32(2)),
       () => comm.allGatherSync(f32(2), f32(6)),
       () => comm.reduceScatterSync(f32(6), f32(2)),
+      () => comm.allToAllSync(f32(6), f32(6)),
       () => comm.barrierSync(),
       () => comm.prepare.allReduce(f32(2), f32(2)).run(),
     ]) {

@@ -45,6 +45,14 @@ describe(`connections of their own between processes (TUTTI_SEED=${SEED})`, () =
     ));
 });
 
+describe('all-to-all between processes', () => {
+  it.each([
+    [4, {}],
+    [3, { algorithm: 'Ring' }],
+    [3, { sockets: true }],
+  ] as const)('%i ranks, %j', (ranks, options) => battery(ranks, 'allToAll', options));
+});
+
 describe('an algorithm that does not do a collective', () => {
   it('is an error that names it, as with NCCL, and leaves the others alone', async () => {
     const { code, stderr } = await tuttiRun(2, 'connected-rank.mjs', [

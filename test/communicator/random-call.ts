@@ -54,6 +54,7 @@ const COLLECTIVES: readonly RingCollective[] = [
   'reduceScatter',
   'broadcast',
   'reduce',
+  'allToAll',
 ];
 
 function counts(setting: Setting, type: ElementType, blocks: number): fc.Arbitrary<number> {
@@ -89,14 +90,14 @@ export function randomCall(setting: Setting): fc.Arbitrary<RandomCall> {
   );
   return fc
     .tuple(fc.constantFrom(...COLLECTIVES), fc.constantFrom(...ELEMENT_TYPE_NAMES))
-    .chain(([collective, type]) =>
+    .chain(([collective, type]: [RingCollective, ElementType]) =>
       fc.record({
         collective: fc.constant(collective),
         type: fc.constant(type),
         op: fc.constantFrom(...REDUCE_OP_NAMES),
         root: fc.integer({ min: 0, max: ranks - 1 }),
-        count: counts(setting, type, collective === 'reduceScatter' ? ranks : 1),
-        inPlace: fc.boolean(),
+        count: counts(setting, type, ['reduceScatter', 'allToAll'].includes(collective) ? ranks : 1),
+        inPlace: collective === 'allToAll' ? fc.constant(false) : fc.boolean(),
         places,
         form: fc.constantFrom('async', 'async', 'start', 'startTwice'),
         nulls: fc.boolean(),
@@ -191,6 +192,8 @@ async function invoke(comm: Communicator, call: RandomCall, side: Side): Promise
         return to.allGather(side.send, side.recv, { type }) as R;
       case 'reduceScatter':
         return to.reduceScatter(side.send, side.recv, { type, op }) as R;
+      case 'allToAll':
+        return to.allToAll(side.send, side.recv, { type }) as R;
     }
   };
   if (call.form === 'async') return submit<Promise<void>>(comm);

@@ -100,6 +100,7 @@ export function expected(call, size, rank, i, ring) {
   const { collective, type, op, root, count } = call;
   if (collective === 'broadcast') return contribution(call, root, i);
   if (collective === 'allGather') return contribution(call, Math.floor(i / count), i % count);
+  if (collective === 'allToAll') return contribution(call, Math.floor(i / count), rank * count + (i % count));
   const at = collective === 'reduceScatter' ? rank * count + i : i;
   const all = Array.from({ length: size }, (_, peer) => contribution(call, peer, at));
   if (size === 1) return all[0];

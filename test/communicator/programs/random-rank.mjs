@@ -65,15 +65,16 @@ function place(type, length, heap, offset) {
 }
 
 function drawCall() {
-  const collective = pick(['allReduce', 'reduce', 'broadcast', 'allGather', 'reduceScatter']);
+  const collective = pick(['allReduce', 'reduce', 'broadcast', 'allGather', 'reduceScatter', 'allToAll']);
+  const wide = collective === 'reduceScatter' || collective === 'allToAll';
   const type = pick(Object.keys(TYPES));
   const call = {
     collective,
     type,
     op: pick(['sum', 'prod', 'min', 'max', 'avg']),
     root: draw(size),
-    count: drawCount(type, collective === 'reduceScatter' ? size : 1),
-    inPlace: chance(40),
+    count: drawCount(type, wide ? size : 1),
+    inPlace: chance(40) && collective !== 'allToAll',
     plain: chance(50),
     salt: 0,
   };
@@ -83,8 +84,8 @@ function drawCall() {
   );
   const offsets = Array.from({ length: size }, () => draw(6));
   const { count, inPlace } = call;
-  const sendLength = collective === 'reduceScatter' ? count * size : count;
-  const recvLength = collective === 'allGather' ? count * size : count;
+  const sendLength = wide ? count * size : count;
+  const recvLength = ['allGather', 'allToAll'].includes(collective) ? count * size : count;
   const made = [];
   const make = (length, heap) => {
     const { whole, view } = place(type, length, heap, offsets[rank]);
