@@ -47,8 +47,8 @@ export interface Places {
 /** Blocks of `count` elements in the buffers of a collective. */
 export function blocksOf(collective: RingCollective, ranks: number): { send: number; recv: number } {
   return {
-    send: collective === 'reduceScatter' ? ranks : 1,
-    recv: collective === 'allGather' ? ranks : 1,
+    send: collective === 'reduceScatter' || collective === 'allToAll' ? ranks : 1,
+    recv: collective === 'allGather' || collective === 'allToAll' ? ranks : 1,
   };
 }
 

@@ -114,6 +114,8 @@ function expected(
       return contributions[root]![element]!;
     case 'allGather':
       return contributions[Math.floor(element / count)]![element % count]!;
+    case 'allToAll':
+      return contributions[Math.floor(element / count)]![rank * count + (element % count)]!;
   }
 }
 
