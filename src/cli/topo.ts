@@ -4,6 +4,7 @@
 
 import { TuttiError } from '../errors/tutti-error.js';
 import { print } from './print.js';
+import { sentence } from './printable.js';
 
 /** Something could not be read, described or written. */
 const EXIT_FAILURE = 1;
@@ -11,13 +12,16 @@ const EXIT_FAILURE = 1;
 const EXIT_USAGE = 2;
 /** Runs `tutti topo` with the arguments after `topo`. Resolves with the exit code: 2 for wrong use, 1 for failures. */
 export async function topoCommand(argv: readonly string[]): Promise<number> {
+  // Nobody reads the messages: no reason to end without the answer.
+  process.stderr.on('error', () => {});
+  const say = (text: string) => process.stderr.write(`tutti topo: ${sentence(text)}\n`);
   const { parseTopoOptions, TOPO_USAGE } = await import('./topo/options.js');
   let options: ReturnType<typeof parseTopoOptions>;
   try {
     options = parseTopoOptions(argv);
   } catch (error) {
     if (!TuttiError.is(error) || error.code !== 'invalidArgument') throw error;
-    process.stderr.write(`tutti topo: ${error.message}\n`);
+    say(error.message);
     return EXIT_USAGE;
   }
   if (options === 'help') return print(TOPO_USAGE);
@@ -25,12 +29,12 @@ export async function topoCommand(argv: readonly string[]): Promise<number> {
   const { WrongUse } = await import('./topo/machine-options.js');
   const { terminalStyle } = await import('./topo/terminal.js');
   try {
-    const note = (text: string) => process.stderr.write(`tutti topo: ${text}\n`);
-    const lines = topologyOutput(options, { env: process.env, style: terminalStyle(process.stdout), note });
+    const style = terminalStyle(process.stdout);
+    const lines = topologyOutput(options, { env: process.env, style, note: say });
     return await print(lines.map((line) => `${line}\n`).join(''));
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
-    process.stderr.write(`tutti topo: ${error.message}\n`);
+    say(error.message);
     return error instanceof WrongUse ? EXIT_USAGE : EXIT_FAILURE;
   }
 }

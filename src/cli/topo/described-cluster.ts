@@ -1,14 +1,15 @@
 /**
  * From the options to the cluster that they describe.
  */
-import { readFileSync } from 'node:fs';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { cInt } from '../../topology/c-integer.js';
 import { type Cluster, type ClusterOptions, describeCluster } from '../../topology/cluster.js';
+import { readInput } from '../../topology/detect/input-file.js';
 import type { LogSink } from '../../topology/log.js';
 import { graphFromXml } from '../../topology/search/graph-file.js';
 import { type Environment, topologySettings } from '../../topology/settings.js';
 import type { XmlElement } from '../../topology/xml/element.js';
+import { MAX_TEXT } from '../../topology/xml/limits.js';
 import { withoutIgnored } from '../../topology/xml/nesting.js';
 import { readXml } from '../../topology/xml/read.js';
 import { joinHosts, withCollnet } from './documents.js';
@@ -99,8 +100,11 @@ function graphLoader(env: Environment, log: LogSink): ClusterOptions['loadGraph'
   if (path === undefined) return undefined;
   let text: string;
   try {
-    text = readFileSync(path, 'latin1');
+    text = readInput(path, MAX_TEXT).toString('latin1');
   } catch (cause) {
+    if (TuttiError.is(cause)) {
+      throw new TuttiError('invalidArgument', `NCCL_GRAPH_FILE: ${cause.message}`, { cause });
+    }
     throw new TuttiError(
       'systemError',
       `NCCL_GRAPH_FILE=${path}: cannot read the graph file: ${reasonOf(cause)}`,

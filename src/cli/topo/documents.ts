@@ -2,7 +2,7 @@
  * Makes topology documents fit for a communicator: ranks without gaps, hosts of an NVLink domain joined in one
  * document, CollNet on all NICs.
  */
-import { cInteger } from '../../topology/c-integer.js';
+import { cInt } from '../../topology/c-integer.js';
 import { cloneElement, element, type XmlElement } from '../../topology/xml/element.js';
 
 /** All elements of a name in a document, in its order. */
@@ -22,7 +22,7 @@ export function withRanks(document: XmlElement): { document: XmlElement; notes: 
   const gpus = elementsNamed(copy, 'gpu');
   const rankOf = (gpu: XmlElement) => {
     const text = gpu.attributes.get('rank');
-    return text === undefined ? undefined : Number(cInteger(text));
+    return text === undefined ? undefined : cInt(text);
   };
   const ranked = gpus.filter((gpu) => rankOf(gpu) !== undefined);
   const notes: string[] = [];
@@ -65,7 +65,7 @@ export function joinHosts(hosts: readonly XmlElement[]): XmlElement {
     const copy = cloneElement(host);
     const gpus = elementsNamed(copy, 'gpu').filter((gpu) => gpu.attributes.has('rank'));
     for (const gpu of gpus) {
-      gpu.attributes.set('rank', `${Number(cInteger(gpu.attributes.get('rank')!)) + ranks}`);
+      gpu.attributes.set('rank', `${cInt(gpu.attributes.get('rank')!) + ranks}`);
     }
     ranks += gpus.length;
     const hashes = new Map<string | undefined, string>();

@@ -1,11 +1,11 @@
 /**
  * The files that `tutti topo` writes.
  */
-import { writeFileSync } from 'node:fs';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { cInt } from '../../topology/c-integer.js';
 import type { Domain } from '../../topology/cluster.js';
 import { liveMachine } from '../../topology/detect/machine.js';
+import { writeWhole } from '../../topology/detect/output-file.js';
 import { recordMachine } from '../../topology/detect/record-machine.js';
 import { clusterSvg } from '../../topology/report/svg.js';
 import { graphsXml } from '../../topology/search/graph-file.js';
@@ -63,7 +63,7 @@ export function writeOutput(
   encoding: 'latin1' | 'utf8' = 'latin1',
 ): void {
   try {
-    writeFileSync(path, text, encoding);
+    writeWhole(path, text, encoding);
   } catch (cause) {
     throw new TuttiError('systemError', `cannot write the ${what} to ${path}: ${reasonOf(cause)}`, { cause });
   }

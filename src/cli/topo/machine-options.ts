@@ -3,6 +3,7 @@
  * `tutti topo` and `tutti tune`.
  */
 import { TuttiError } from '../../errors/tutti-error.js';
+import { countText } from '../../topology/report/quantities.js';
 import type { TemplateFacts } from './templates.js';
 
 /** Lines of the usage about the machines. */
@@ -95,6 +96,7 @@ const MBITS_PER_GBIT = 1000;
  * @throws TuttiError invalidArgument naming the option, the value and what would be right
  */
 export function machineOptions(values: MachineValues, tokens: readonly ArgumentToken[]): MachineOptions {
+  checkRepeated(tokens);
   const sources: MachineSource[] = [];
   for (const token of tokens) {
     if (token.value === undefined) continue;
@@ -122,7 +124,7 @@ export function machineOptions(values: MachineValues, tokens: readonly ArgumentT
   const clique = values.mnnvl ? nodes : values.clique === undefined ? 1 : count('--clique', values.clique);
   if (nodes % clique !== 0) {
     throw wrong(
-      `--clique ${clique}: ${nodes} nodes cannot be split into domains of ${clique}; give a multiple with --nodes`,
+      `--clique ${clique}: ${countText(nodes, 'node')} cannot be split into domains of ${clique}; give a multiple with --nodes`,
     );
   }
   checkNames(values, ['file', 'from']);
@@ -145,6 +147,22 @@ export function machineOptions(values: MachineValues, tokens: readonly ArgumentT
     nvls: values['no-nvls'] ? false : values.nvls ? true : undefined,
     collnet: values.collnet ?? false,
   };
+}
+
+/** Options that may be given several times. */
+const REPEATABLE: ReadonlySet<string> = new Set(['file', 'from', 'what-if']);
+
+/** Of two values of an option only one could count, and nobody would see which. */
+function checkRepeated(tokens: readonly ArgumentToken[]): void {
+  const given = new Map<string, string>();
+  for (const { kind, name, value } of tokens) {
+    if (kind !== 'option' || name === undefined || value === undefined || REPEATABLE.has(name)) continue;
+    const earlier = given.get(name);
+    if (earlier !== undefined && earlier !== value) {
+      throw wrong(`--${name} ${value}: it was --${name} ${earlier} before; give it once`);
+    }
+    given.set(name, value);
+  }
 }
 
 /** @throws TuttiError invalidArgument if a file is asked for by an empty name */

@@ -1,9 +1,9 @@
 /**
  * Opens the machines that the user names, or this one, as topology documents.
  */
-import { readFileSync } from 'node:fs';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { detectTopology } from '../../topology/detect/detect.js';
+import { readInput } from '../../topology/detect/input-file.js';
 import { liveMachine, type Machine } from '../../topology/detect/machine.js';
 import { p2pWorks } from '../../topology/detect/nvml-facts.js';
 import { recordedMachine } from '../../topology/detect/recorded-machine.js';
@@ -11,6 +11,7 @@ import type { LogSink } from '../../topology/log.js';
 import { listText } from '../../topology/report/quantities.js';
 import type { Environment } from '../../topology/settings.js';
 import type { XmlElement } from '../../topology/xml/element.js';
+import { MAX_TEXT } from '../../topology/xml/limits.js';
 import { withoutIgnored } from '../../topology/xml/nesting.js';
 import { readXml } from '../../topology/xml/read.js';
 import { elementsNamed, withRanks } from './documents.js';
@@ -93,8 +94,9 @@ function fromFile(path: string, template: TemplateFacts): OpenedMachine {
   const source = path === STANDARD ? 'standard input' : path;
   let text: string;
   try {
-    text = readFileSync(path === STANDARD ? STDIN : path, 'latin1');
+    text = readInput(path === STANDARD ? STDIN : path, MAX_TEXT, source).toString('latin1');
   } catch (cause) {
+    if (TuttiError.is(cause)) throw cause;
     throw new TuttiError('invalidArgument', `cannot read the topology file ${source}: ${reasonOf(cause)}`, {
       cause,
     });

@@ -15,7 +15,9 @@ import { fitted, type Style } from '../../topology/report/style.js';
 import { textReport } from '../../topology/report/text-report.js';
 import type { Environment } from '../../topology/settings.js';
 import { writeXml } from '../../topology/xml/write.js';
+import { printable } from '../printable.js';
 import { type DescribedCluster, describedCluster, openMachines } from './described-cluster.js';
+import { checkFileRoles } from './file-roles.js';
 import { recorded, writeFiles, writeOutput } from './files.js';
 import { STANDARD, wrong } from './machine-options.js';
 import { noGpusError, notesOf, type OpenedMachine } from './machines.js';
@@ -42,6 +44,7 @@ export function topologyOutput(options: TopoOptions, context: TopoContext): stri
   const warn: LogSink = (level, _, text) => {
     if (level === 'WARN') note(text);
   };
+  checkFileRoles(options, env);
   if (options.record !== undefined) note(recorded(options.record, env));
   for (const text of variableNotes(env, looksAtMachine(options))) note(text);
   const machines = openMachines(options, env, warn);
@@ -51,13 +54,20 @@ export function topologyOutput(options: TopoOptions, context: TopoContext): stri
     const lines = withoutGpus(bare, machines, options, style, [...notes]);
     if (options.dump === STANDARD) return linesOf(writeXml(bare.document));
     if (options.dump !== undefined) writeOutput(options.dump, writeXml(bare.document), 'topology');
-    return lines;
+    return readable(lines, options, style);
   }
   const described = describedCluster(machines, options, env, warn);
   checkRank(options.rank, described.cluster);
   for (const text of abilityNotes(options, described.cluster)) note(text);
   const printed = writeFiles(options, env, described, machines[0]!.isDetected);
-  return printed === undefined ? answer(described, options, style, [...notes]) : linesOf(printed);
+  if (printed !== undefined) return linesOf(printed);
+  return readable(answer(described, options, style, [...notes]), options, style);
+}
+
+/** Without what names in files could do to a terminal; JSON, a text of many lines, escapes for itself. */
+function readable(lines: string[], { show }: TopoOptions, style: Style): string[] {
+  const isPainted = style.strong('x') !== 'x';
+  return show === 'json' ? lines : lines.map((line) => printable(line, isPainted));
 }
 
 /** Topology files tell everything; whatever else is given is looked at by detection. */
@@ -114,13 +124,13 @@ function checkRank(rank: number | undefined, { nRanks }: Cluster): void {
 function withoutGpus(
   machine: OpenedMachine,
   machines: readonly OpenedMachine[],
-  { show, rank }: TopoOptions,
+  { show, rank, svg, graphDump }: TopoOptions,
   style: Style,
   notes: readonly string[],
 ): string[] {
   const { document, noGpus, pciDevices } = machine;
-  const needsGpus = machines.length > 1 || (show !== 'text' && show !== 'json') || rank !== undefined;
-  if (needsGpus) throw noGpusError(machine);
+  const asks = [rank, svg, graphDump].some((option) => option !== undefined);
+  if (machines.length > 1 || (show !== 'text' && show !== 'json') || asks) throw noGpusError(machine);
   const described = machineOnly(document, noGpus!);
   if (show === 'json') return [jsonText(machineOnlyJson(described.summary, described.facts, notes))];
   const devices = pciDevices.length === 0 ? [] : ['', style.heading('PCI devices'), ...pciDevices];

@@ -3,6 +3,7 @@
  * and the network plugin tell where it runs. To describe such a machine elsewhere, the user tells it.
  */
 import { TuttiError } from '../../errors/tutti-error.js';
+import { cInt } from '../../topology/c-integer.js';
 import { countText, listText, netSpeedText } from '../../topology/report/quantities.js';
 import { cloneElement, element, type XmlElement } from '../../topology/xml/element.js';
 
@@ -68,7 +69,12 @@ function addGpus(document: XmlElement, facts: TemplateFacts): string[] {
     return [`${devices} (PCI class 0x03) without <gpu> ${areLeftOut(bare.length)}; --sm NN would add them`];
   }
   const first = all(document, ({ name }) => name === 'gpu').length;
-  for (const [at, pci] of bare.entries()) pci.children.push(gpuElement(first + at, facts));
+  // Ranks may have gaps, as in the dump of a node that is not the first.
+  const ranks = all(document, ({ name }) => name === 'gpu').map((gpu) =>
+    cInt(gpu.attributes.get('rank') ?? ''),
+  );
+  const firstRank = Math.max(first, ...ranks.map((rank) => rank + 1));
+  for (const [at, pci] of bare.entries()) pci.children.push(gpuElement(first + at, firstRank + at, facts));
   const added = `added ${countText(bare.length, 'GPU')} with compute capability ${(facts.sm / 10).toFixed(1)}`;
   if (facts.nvlinks !== undefined) return [added];
   return [added, 'the file cannot tell NVLinks, which NCCL asks the driver for; --nvlinks N adds N per GPU'];
@@ -104,12 +110,12 @@ function noGpus(file: string, bareGpus: number): TuttiError {
   );
 }
 
-function gpuElement(number: number, { sm, nvlinks }: TemplateFacts): XmlElement {
+function gpuElement(number: number, rank: number, { sm, nvlinks }: TemplateFacts): XmlElement {
   const links =
     nvlinks === undefined
       ? []
       : [element('nvlink', { target: 'fffffff:ffff:ff', count: nvlinks, tclass: '0x068000' })];
-  return element('gpu', { dev: number, sm: sm!, rank: number, gdr: 1 }, links);
+  return element('gpu', { dev: number, sm: sm!, rank, gdr: 1 }, links);
 }
 
 /** Local identity of a NIC for which the file has none: only that they differ counts. */

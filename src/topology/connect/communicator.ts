@@ -5,6 +5,7 @@
  * The result holds every rank's view at once, in flat arrays, so that thousands of ranks cost megabytes. Each array
  * says how it is indexed; -1 stands for "nobody". (NCCL 2.30.7, init.cc and connect.cc.)
  */
+import { greatestOf, leastOf } from '../extremes.js';
 import { type LogSink, SILENT } from '../log.js';
 import type { NetCapacity } from '../paths/local-nics.js';
 import { worstGpuPath } from '../paths/trim.js';
@@ -220,9 +221,9 @@ function surveySystems(
   return {
     perPeer,
     worstGpuPath: worst,
-    minSm: Math.min(...sms),
-    maxSm: Math.max(...sms),
-    minNetBw: Math.min(...allNets.map(({ minBandwidth }) => minBandwidth)),
-    minNetCount: Math.min(...allNets.map(({ count }) => count)),
+    minSm: leastOf(sms),
+    maxSm: greatestOf(sms),
+    minNetBw: leastOf(allNets.map(({ minBandwidth }) => minBandwidth)),
+    minNetCount: leastOf(allNets.map(({ count }) => count)),
   };
 }

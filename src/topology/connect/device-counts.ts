@@ -5,6 +5,7 @@
  * (NCCL 2.30.7, init.cc.)
  */
 import { TuttiError } from '../../errors/tutti-error.js';
+import { greatestOf, leastOf } from '../extremes.js';
 import { type LogSink, SILENT } from '../log.js';
 import type { TopologySettings } from '../settings.js';
 import type { DomainInfo } from './domain.js';
@@ -26,8 +27,8 @@ export function checkDeviceCounts(
     ['collnet', 'CollNet', settings.ignoreCollnetMismatch],
   ] as const) {
     const numbers = counts.map((devices) => devices[kind]);
-    const least = Math.min(...numbers);
-    const most = Math.max(...numbers);
+    const least = leastOf(numbers);
+    const most = greatestOf(numbers);
     log('INFO', 'INIT', `Local ${name} device counts across ranks: min ${least} max ${most}`);
     if (least === most || ignored) continue;
     const variable = `NCCL_IGNORE_${name.toUpperCase()}_MISMATCH`;

@@ -6,6 +6,7 @@
  * may be spread over hosts in any way. (NCCL 2.30.7, init.cc.)
  */
 import { TuttiError } from '../../errors/tutti-error.js';
+import { greatestOf, leastOf } from '../extremes.js';
 import type { DomainInfo } from './domain.js';
 
 export interface CommNode {
@@ -56,8 +57,8 @@ export function numberNodes(domains: readonly DomainInfo[]): NodeNumbers {
     nodes,
     rankToNode,
     rankToLocalRank,
-    minLocalRanks: Math.min(...sizes),
-    maxLocalRanks: Math.max(...sizes),
+    minLocalRanks: leastOf(sizes),
+    maxLocalRanks: greatestOf(sizes),
   };
 }
 

@@ -4,6 +4,7 @@
  * The NVSwitch stands as ranks of its own, numbered after the ranks and the network: nRanks + 1 + head.
  * (NCCL 2.30.7, connect.cc.)
  */
+import { leastOf } from '../extremes.js';
 import { doubleTree } from './double-tree.js';
 import type { CommNode } from './nodes.js';
 import { graphHeads } from './preset.js';
@@ -36,7 +37,7 @@ export function connectNvls(nodes: readonly CommNode[], nRanks: number, collnet:
   const heads = nodes.map(({ domain: { graphs, rankOffset } }) =>
     graphHeads(graphs.nvls).map((local) => local + rankOffset),
   );
-  const nHeads = Math.min(...heads.map(({ length }) => length));
+  const nHeads = leastOf(heads.map(({ length }) => length));
   const headRank = new Int32Array(nRanks).fill(-1);
   const down = new Int32Array(nRanks).fill(nRanks);
   const out = new Int32Array(nRanks).fill(-1);

@@ -5,8 +5,8 @@
  * trims it to those and what stands above them, and the documents of all ranks are merged in rank order. A host without
  * GPUs is described too, whole: its NUMA nodes and network devices. (NCCL 2.30.7, topo.cc.)
  */
-import { readFileSync, writeFileSync } from 'node:fs';
 import { getSystemErrorMap } from 'node:util';
+import { TuttiError } from '../../errors/tutti-error.js';
 import { cInt } from '../c-integer.js';
 import { type LogSink, SILENT } from '../log.js';
 import { NET_KINDS, type NetPlugin } from '../net-device.js';
@@ -14,6 +14,7 @@ import { type NicFusionSettings, nicFusionSettings } from '../nic-fusion/setting
 import type { Environment } from '../settings.js';
 import type { XmlElement } from '../xml/element.js';
 import { fuseTopologies } from '../xml/fuse.js';
+import { MAX_TEXT } from '../xml/limits.js';
 import { withoutIgnored } from '../xml/nesting.js';
 import { readXml } from '../xml/read.js';
 import { trimTopology } from '../xml/trim.js';
@@ -22,10 +23,12 @@ import { ncclBusId } from './bus-id.js';
 import { MAX_ELEMENTS, TopologyDocument } from './document.js';
 import { addGpu, type LocalGpu } from './gpu-element.js';
 import { effectiveHostHash } from './host-hash.js';
+import { readInput } from './input-file.js';
 import type { Machine } from './machine.js';
 import { netPlugins } from './net-plugins.js';
 import { addNics } from './nic-elements.js';
 import type { NvmlFacts } from './nvml-facts.js';
+import { writeWhole } from './output-file.js';
 import { cpuElement, type Detection, fillCpu, hostHashText } from './pci-tree.js';
 import { lineOf } from './sysfs-text.js';
 
@@ -127,11 +130,19 @@ function describeWithoutGpus(context: HostContext, mayMerge: boolean): XmlElemen
   return withoutKeep(document.root);
 }
 
+/** Of the largest kernels (NODES_SHIFT 10). */
+const MAX_NUMA_NODES = 1024;
+
 /** NUMA nodes that have processors; nodes of memory alone are left out. */
 function numaNodes({ files }: Detection): string[] {
-  return files
-    .names(NODE_FOLDER)
-    .flatMap((name) => /^node(\d{1,5})$/.exec(name)?.[1] ?? [])
+  const nodes = files.names(NODE_FOLDER).flatMap((name) => /^node(\d{1,5})$/.exec(name)?.[1] ?? []);
+  if (nodes.length > MAX_NUMA_NODES) {
+    throw new TuttiError(
+      'invalidArgument',
+      `${NODE_FOLDER} has ${nodes.length} NUMA nodes, but Linux knows at most ${MAX_NUMA_NODES}; the copy of /sys is damaged`,
+    );
+  }
+  return nodes
     .filter((node) => !/^[0,]+$/.test(lineOf(files, `${NODE_FOLDER}/node${node}/cpumap`) ?? '1'))
     .sort((a, b) => Number(a) - Number(b));
 }
@@ -171,8 +182,9 @@ function fromFile(machine: Machine, env: Environment, log: LogSink): XmlElement 
   } else {
     log('INFO', 'ENV', `NCCL_TOPO_FILE set by environment to ${path}`);
     try {
-      text = readFileSync(path, 'latin1');
+      text = readInput(path, MAX_TEXT).toString('latin1');
     } catch (error) {
+      if (TuttiError.is(error)) throw error;
       log('INFO', 'GRAPH', `Could not open XML topology file ${path} : ${reasonOf(error)}`);
     }
   }
@@ -200,7 +212,7 @@ function dump(env: Environment, gpus: readonly LocalGpu[], log: LogSink, describ
   const text = writeXml(describe());
   log('INFO', 'ENV', `NCCL_TOPO_DUMP_FILE set by environment to ${path}`);
   try {
-    writeFileSync(path, text, 'latin1');
+    writeWhole(path, text, 'latin1');
   } catch {
     log('INFO', 'GRAPH', `Unable to open ${path}, not dumping topology.`);
   }

@@ -76,8 +76,23 @@ const P2P_OK = 0;
 /** The device at a PCI address, in whatever form the address is written. */
 export function deviceAt(facts: NvmlFacts | undefined, busId: string): NvmlDevice | undefined {
   const wanted = ncclBusId(busId);
-  if (wanted === undefined) return undefined;
-  return facts?.devices.find((device) => ncclBusId(device.busId) === wanted);
+  return wanted === undefined || facts === undefined ? undefined : byBusId(facts).get(wanted);
+}
+
+/** Devices by address: every pair of GPUs is asked for. */
+const indices = new WeakMap<NvmlFacts, ReadonlyMap<string, NvmlDevice>>();
+
+function byBusId(facts: NvmlFacts): ReadonlyMap<string, NvmlDevice> {
+  const known = indices.get(facts);
+  if (known !== undefined) return known;
+  const index = new Map<string, NvmlDevice>();
+  for (const device of facts.devices) {
+    const busId = ncclBusId(device.busId);
+    // Of several at one address the first counts.
+    if (busId !== undefined && !index.has(busId)) index.set(busId, device);
+  }
+  indices.set(facts, index);
+  return index;
 }
 
 /** For `CommInfo.nvmlP2p`: true where NVML reports that `busIdA` can read and write `busIdB`. */

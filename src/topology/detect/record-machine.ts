@@ -12,7 +12,6 @@
  * topology file, words in variables that NCCL does not know. Files that are not listed here are never read.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { NetworkInterface } from '../../system/interfaces.js';
 import { cInteger } from '../c-integer.js';
@@ -23,6 +22,7 @@ import { ibPlugin } from './ib-devices.js';
 import { liveMachine, type Machine } from './machine.js';
 import { MachineFiles } from './machine-files.js';
 import type { NvmlDevice, NvmlFacts } from './nvml-facts.js';
+import { writeWhole } from './output-file.js';
 import { pciPath } from './pci-tree.js';
 import { FACTS_FILE, FACTS_VERSION, replacementAddress } from './recorded-machine.js';
 import { type ArchiveEntry, writeArchive } from './tar.js';
@@ -120,7 +120,7 @@ export function recordMachine(
 ): number {
   const bytes = machineRecord(machine, env);
   try {
-    writeFileSync(path, bytes);
+    writeWhole(path, bytes);
   } catch (cause) {
     const text = cause instanceof Error ? cause.message : String(cause);
     throw new TuttiError('systemError', `cannot write the recording ${path}: ${text}`, { cause });

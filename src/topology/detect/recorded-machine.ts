@@ -4,7 +4,7 @@
  * A copy of /sys alone (`tar czf sys.tgz --hard-dereference /sys/...`) tells less than a recording: no GPU facts, and
  * interfaces only as far as /sys/class/net shows which are up. The tree may stand one or two folders down.
  */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { NetworkInterface } from '../../system/interfaces.js';
@@ -14,6 +14,7 @@ import type { Environment } from '../settings.js';
 import { archiveTree } from './archive-tree.js';
 import { type CpuFacts, readCpuFacts } from './cpu-facts.js';
 import { directoryTree } from './directory-tree.js';
+import { readInput } from './input-file.js';
 import type { Machine } from './machine.js';
 import { type FileTree, MachineFiles } from './machine-files.js';
 import { checkNvmlFacts, type NvmlFacts } from './nvml-facts.js';
@@ -74,15 +75,8 @@ export function recordedMachine(path: string): Machine {
 
 function treeAt(path: string): FileTree {
   try {
-    const stat = statSync(path);
-    if (stat.isDirectory()) return directoryTree(path);
-    if (stat.size > MAX_FILE_BYTES) {
-      throw new TuttiError(
-        'invalidArgument',
-        `${path} has ${stat.size} bytes; a recorded machine has at most ${MAX_FILE_BYTES}`,
-      );
-    }
-    return archiveTree(readArchive(readFileSync(path), path));
+    if (statSync(path).isDirectory()) return directoryTree(path);
+    return archiveTree(readArchive(readInput(path, MAX_FILE_BYTES), path), path);
   } catch (cause) {
     if (TuttiError.is(cause)) throw cause;
     const text = cause instanceof Error ? cause.message : String(cause);

@@ -6,6 +6,7 @@ import type { Cluster, Domain } from '../cluster.js';
 import type { TopoGraph } from '../search/graph.js';
 import type { GraphName } from '../search/search-all.js';
 import { LinkType } from '../system/path-type.js';
+import { firstsBy } from './firsts.js';
 import { GRAPH_TITLES } from './graph-order.js';
 import { Labels } from './labels.js';
 import { equallyFull, linkLoads } from './limits.js';
@@ -31,7 +32,7 @@ const LEAST_ORDER_WIDTH = 20;
 
 /** Domains that were searched with the same result share everything; each of these stands for its equals. */
 export function distinctDomains(domains: readonly Domain[]): Domain[] {
-  return domains.filter(({ graphs }, at) => domains.findIndex((other) => other.graphs === graphs) === at);
+  return firstsBy(domains, ({ graphs }) => graphs);
 }
 
 /** The tables of channels, one per kind of node. */

@@ -5,6 +5,7 @@ import type { Cluster } from '../cluster.js';
 import { networkIsFaster } from '../paths/reach.js';
 import type { DevNode, PortNode, TopoSystem } from '../system/node.js';
 import { LinkType } from '../system/path-type.js';
+import { firstsBy } from './firsts.js';
 import { gpuName } from './product-names.js';
 import { bandwidthText, countText, listText, netSpeedText } from './quantities.js';
 
@@ -13,8 +14,7 @@ export function headline(cluster: Cluster): string {
   const { domains, nRanks, comm } = cluster;
   const systems = [...new Set(domains.map(({ whole }) => whole))];
   // Domains of one host were built from the same document, each with a system of its own.
-  const seen = new Set<number>();
-  const firsts = domains.filter(({ node }) => !seen.has(node) && seen.add(node));
+  const firsts = firstsBy(domains, ({ node }) => node);
   const machines = [...new Set(firsts.map(({ whole }) => whole))];
   const hosts = firsts.reduce((sum, { whole }) => sum + whole.hosts.length, 0);
   const said = [...new Set(machines.map(machineText))];

@@ -4,8 +4,10 @@
  *
  * Ranks are those of the communicator, bandwidths are GB/s, types of paths are NCCL's names; -1 stands for "nobody".
  */
+import { TuttiError } from '../../errors/tutti-error.js';
 import type { Cluster, Domain } from '../cluster.js';
 import type { NicChoice } from '../connect/connection-nics.js';
+import type { DomainInfo } from '../connect/domain.js';
 import type { TopoGraph } from '../search/graph.js';
 import type { GraphName } from '../search/search-all.js';
 import type { PortNode, TopoPath, TopoSystem } from '../system/node.js';
@@ -41,6 +43,9 @@ export type JsonValue =
 /** Version of the form. */
 export const JSON_VERSION = 1;
 
+/** Ranks times channels that are written down: some hundred megabytes of text, and some times as many of memory. */
+const MOST_PLACES = 1_000_000;
+
 const FORMAT = 'tutti topology';
 
 /** Down slots of a rank in a tree. */
@@ -54,9 +59,17 @@ const TREE_ARITY = 3;
 export function clusterJson(input: ReportInput, notes: readonly string[] = []): JsonValue {
   const { cluster } = input;
   const { comm, domains, nRanks } = cluster;
+  if (nRanks * comm.nChannels > MOST_PLACES) {
+    throw new TuttiError(
+      'invalidArgument',
+      `--json: ${nRanks} ranks in ${comm.nChannels} channels each make a text of gigabytes; ask for ` +
+        `${Math.floor(MOST_PLACES / comm.nChannels)} ranks at most, or for the text, --log or --rank`,
+    );
+  }
   const groups = machineGroups(input);
   const nics = new RankNics(cluster);
-  const machineOf = (node: number) => groups.findIndex(({ nodes }) => nodes.includes(node));
+  const machineOf = new Map(groups.flatMap(({ nodes }, at) => nodes.map((node) => [node, at] as const)));
+  const domainOf = new Map<DomainInfo, Domain>(domains.map((one) => [one, one]));
   return {
     format: FORMAT,
     version: JSON_VERSION,
@@ -65,9 +78,7 @@ export function clusterJson(input: ReportInput, notes: readonly string[] = []): 
     nRanks,
     nNodes: comm.nNodes,
     machines: groups.map(machineJson),
-    nodes: comm.nodes.map(({ ranks, domain }) =>
-      nodeJson(ranks, domains.find((one) => one === domain)!, machineOf),
-    ),
+    nodes: comm.nodes.map(({ ranks, domain }) => nodeJson(ranks, domainOf.get(domain)!, machineOf)),
     channels: channelsJson(cluster, nics),
     ranks: Array.from({ length: nRanks }, (_, rank) => rankJson(rank, comm.rankToNode[rank]!, nics)),
     nvls: nvlsJson(cluster),
@@ -213,10 +224,14 @@ const pathJson = ({ type, bandwidth, hops }: TopoPath): JsonValue => ({
   hops: hops.length,
 });
 
-function nodeJson(ranks: readonly number[], domain: Domain, machineOf: (node: number) => number): JsonValue {
+function nodeJson(
+  ranks: readonly number[],
+  domain: Domain,
+  machineOf: ReadonlyMap<number, number>,
+): JsonValue {
   const { graphs, results, system, node } = domain;
   return {
-    machine: machineOf(node),
+    machine: machineOf.get(node)!,
     ranks: [...ranks],
     maxBw: float(system.maxBw),
     totalBw: float(system.totalBw),
@@ -282,8 +297,17 @@ function rankJson(rank: number, node: number, nics: RankNics): JsonValue {
     node,
     busId: gpu.parent.busId,
     dev: gpu.dev,
-    sendReceive: nics.ofPeers(rank).map((choice) => nicJson(rank, choice, nics)),
+    sendReceive: byDevice(nics.ofPeers(rank)).map((choice) => nicJson(rank, choice, nics)),
   };
+}
+
+/** Devices that a list by number may hold: far above what a machine has, so that no file can ask for a longer one. */
+const MOST_DEVICES = 1024;
+
+/** A list by number of the device, without numbers that no driver gives. */
+function byDevice(choices: ReadonlyMap<number, NicChoice>): (NicChoice | undefined)[] {
+  const last = Math.max(-1, ...[...choices.keys()].filter((dev) => dev < MOST_DEVICES));
+  return Array.from({ length: last + 1 }, (_, dev) => choices.get(dev));
 }
 
 /** A NIC and the rank whose proxy drives it, which is another one with PXN. */
@@ -367,16 +391,32 @@ const triples = (values: Int32Array, channel: number, nRanks: number): number[][
 
 /** JSON text that people can read: lists of numbers on one line, everything short as well. */
 export function jsonText(value: JsonValue, width = 110, indent = ''): string {
-  const flat = JSON.stringify(value);
-  if (typeof value !== 'object' || value === null) return flat;
-  if (flat.length + indent.length <= width) return flat;
+  if (typeof value !== 'object' || value === null) return flatText(value);
+  const isList = Array.isArray(value);
+  if (isList && value.every((one) => typeof one !== 'object')) return flatText(value);
   const inner = `${indent} `;
-  if (Array.isArray(value)) {
-    if (value.every((one) => typeof one !== 'object')) return flat;
-    return `[\n${value.map((one) => inner + jsonText(one, width, inner)).join(',\n')}\n${indent}]`;
+  // From the inside out, so that each part is made into text once.
+  const parts = isList
+    ? value.map((one) => jsonText(one, width, inner))
+    : Object.entries(value as { [name: string]: JsonValue }).map(
+        ([name, one]) => [flatText(name), jsonText(one, width, inner)] as const,
+      );
+  const texts = (colon: string) => parts.map((part) => (typeof part === 'string' ? part : part.join(colon)));
+  const [open, close] = isList ? '[]' : '{}';
+  const length = texts(':').reduce((sum, text) => sum + text.length + 1, 1);
+  if (parts.length === 0 || (length + indent.length <= width && !texts(':').some(isLong))) {
+    return `${open}${texts(':').join(',')}${close}`;
   }
-  const fields = Object.entries(value as { [name: string]: JsonValue }).map(
-    ([name, one]) => `${inner}${JSON.stringify(name)}: ${jsonText(one, width, inner)}`,
-  );
-  return `{\n${fields.join(',\n')}\n${indent}}`;
+  return `${open}\n${texts(': ')
+    .map((text) => inner + text)
+    .join(',\n')}\n${indent}${close}`;
 }
+
+const isLong = (text: string): boolean => text.includes('\n');
+
+/** On one line; with the control characters escaped that JSON allows and terminals obey. */
+const flatText = (value: JsonValue): string =>
+  JSON.stringify(value).replace(
+    /[\u007f-\u009f]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );

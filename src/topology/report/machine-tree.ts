@@ -280,8 +280,17 @@ const byShape = (devices: readonly DeviceFacts[]): DeviceFacts[] =>
     .sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0))
     .map(([, device]) => device);
 
+/** Shapes that are known: every level of switches asks for those of all levels below it, more than once. */
+const shapes = new WeakMap<DeviceFacts, string>();
+
 /** Equal for devices that look alike, with all that hangs below. */
 function deviceShape(device: DeviceFacts): string {
+  const known = shapes.get(device) ?? newShape(device);
+  shapes.set(device, known);
+  return known;
+}
+
+function newShape(device: DeviceFacts): string {
   const pci = device.pci === undefined ? 'virtual' : pcieText(device.pci);
   switch (device.kind) {
     case 'switch':

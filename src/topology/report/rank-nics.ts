@@ -8,12 +8,13 @@ import type { GpuNode } from '../system/node.js';
 export class RankNics {
   readonly #cluster: Cluster;
   readonly #places = new Map<number, { readonly domain: Domain; readonly gpu: GpuNode }>();
-  readonly #devices: ReadonlySet<number>;
+  readonly #devices: readonly number[];
 
   constructor(cluster: Cluster) {
     this.#cluster = cluster;
     const { domains } = cluster;
-    this.#devices = new Set(domains.flatMap((one) => one.system.nodes.GPU.map(({ dev }) => dev)));
+    const devices = new Set(domains.flatMap((one) => one.system.nodes.GPU.map(({ dev }) => dev)));
+    this.#devices = [...devices].filter((dev) => dev >= 0).sort((a, b) => a - b);
     for (const domain of domains) {
       for (const gpu of domain.system.nodes.GPU)
         this.#places.set(gpu.rank + domain.rankOffset, { domain, gpu });
@@ -34,14 +35,15 @@ export class RankNics {
     return graphNic(domain.system, own, gpu, channel);
   }
 
-  /** NIC of a rank for send and receive, by number of the peer's device; empty within one node. */
-  ofPeers(rank: number): (NicChoice | undefined)[] {
+  /**
+   * NIC of a rank for send and receive, by number of the peer's device, in ascending order; empty within one node. The
+   * numbers are those of a file and need not be small.
+   */
+  ofPeers(rank: number): ReadonlyMap<number, NicChoice> {
     const { comm, settings } = this.#cluster;
-    if (comm.nNodes <= 1) return [];
+    if (comm.nNodes <= 1) return new Map();
     const { domain, gpu } = this.placeOf(rank);
     const context = { system: domain.system, comm: domain.comm, settings, localHost: domain.localHost };
-    return Array.from({ length: Math.max(...this.#devices) + 1 }, (_, dev) =>
-      this.#devices.has(dev) ? p2pNic(context, gpu, dev, 0) : undefined,
-    );
+    return new Map(this.#devices.map((dev) => [dev, p2pNic(context, gpu, dev, 0)]));
   }
 }

@@ -30,7 +30,7 @@ export function rankView(cluster: Cluster, rank: number, style: Style): string[]
     ),
   ];
   if (nRanks === 1) return [...lines, 'It is alone and has no neighbours.'];
-  const section = (title: string, texts: readonly string[]) => {
+  const section = (title: string, texts: readonly string[] | ReadonlyMap<number, string>) => {
     lines.push('', style.heading(title), ...byText(texts, style));
   };
   const at = (channel: number) => channel * nRanks + rank;
@@ -56,9 +56,9 @@ export function rankView(cluster: Cluster, rank: number, style: Style): string[]
     const head = comm.nvls.headRank[rank]!;
     lines.push('', style.heading('NVLS'), head === -1 ? 'no head' : `head ${head} of ${comm.nvls.nHeads}`);
   }
-  const peers = nics
-    .ofPeers(rank)
-    .map((choice) => (choice === undefined ? '' : choiceText(choice, domain, gpu)));
+  const peers = new Map(
+    [...nics.ofPeers(rank)].map(([dev, choice]) => [dev, choiceText(choice, domain, gpu)] as const),
+  );
   if (comm.nNodes > 1) section('Send and receive: NIC by the number of the peer device', peers);
   return lines;
 
@@ -75,11 +75,10 @@ function choiceText({ net, relay }: NicChoice, { system, rankOffset }: Domain, g
   return `${labels.of(net)}${relay === gpu ? '' : ` through ${labels.of(relay)}`}`;
 }
 
-/** Texts by their places, equal ones in one line; empty ones are left out. */
-function byText(texts: readonly string[], style: Style): string[] {
+/** Texts by their places, equal ones in one line. */
+function byText(texts: readonly string[] | ReadonlyMap<number, string>, style: Style): string[] {
   const places = new Map<string, number[]>();
   for (const [at, text] of texts.entries()) {
-    if (text === '') continue;
     const known = places.get(text);
     if (known === undefined) places.set(text, [at]);
     else known.push(at);

@@ -3,6 +3,7 @@
  */
 import type { Cluster, Domain } from '../cluster.js';
 import { element, type XmlElement } from '../xml/element.js';
+import { firstsBy } from './firsts.js';
 import { GRAPH_TITLES } from './graph-order.js';
 import { headline } from './headline.js';
 import { Labels } from './labels.js';
@@ -85,6 +86,8 @@ function graphLine({ comm }: Cluster): string {
 
 /** The first domain of each different machine. */
 function differentMachines({ domains }: Cluster): Domain[] {
-  const firsts = domains.filter(({ node }, at) => domains.findIndex((other) => other.node === node) === at);
-  return firsts.filter(({ whole }, at) => firsts.findIndex((other) => other.whole === whole) === at);
+  return firstsBy(
+    firstsBy(domains, ({ node }) => node),
+    ({ whole }) => whole,
+  );
 }

@@ -11,6 +11,7 @@ import { type Dictionary, lookUp } from '../dictionary.js';
 import { hashId, hashText } from '../hash.js';
 import { type LogSink, SILENT } from '../log.js';
 import { placeOf, type XmlElement } from '../xml/element.js';
+import { shown } from '../xml/notes.js';
 import {
   interCpuBandwidth,
   LOCAL_BANDWIDTH,
@@ -232,6 +233,12 @@ class Builder {
         if (child.name === 'pcilink') {
           const target = required(child, 'target');
           this.#pciLinks.push({ host, busId, target, element: child });
+        } else if (child.name === 'gpu' && !child.attributes.has('busid')) {
+          throw broken(
+            child,
+            `attribute busid is missing: NCCL takes it for a device, because the <pci> around it is a switch by its ` +
+              `class ${shown(required(element, 'class'))}; a GPU has class 0x030200 or 0x030000`,
+          );
         } else {
           this.#addPci(child, node, place);
         }

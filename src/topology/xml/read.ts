@@ -9,6 +9,7 @@ import type { TuttiError } from '../../errors/tutti-error.js';
 import { cInteger } from '../c-integer.js';
 import type { XmlElement } from './element.js';
 import { fileError } from './file-error.js';
+import { foreignForm } from './foreign-form.js';
 import { MAX_TEXT } from './limits.js';
 import { type Refusal, readByNcclGrammar } from './nccl-grammar.js';
 import type { RootName } from './nesting.js';
@@ -52,6 +53,10 @@ export function readXml(text: string, options: ReadOptions): XmlDocument {
       undefined,
       `the file has ${text.length} characters, more than the ${MAX_TEXT} that any ${KINDS[root][0]} file needs`,
     );
+  }
+  const foreign = foreignForm(text);
+  if (foreign !== undefined) {
+    throw fileError(file, 1, undefined, `the file ${foreign.what}, not XML; ${foreign.remedy}`);
   }
   const { tree, notes } = readTree(text, root, file);
   const documents = tree.elements.filter((one) => one.name === root);

@@ -2,10 +2,12 @@
  * What makes the number of channels: those found, both trees, copies, bounds of the user; and the channels of send and
  * receive.
  */
+
 import type { Cluster } from '../../cluster.js';
 import { bothTrees, channelSources } from '../../connect/channel-counts.js';
 import { argumentChannels, type ConnectConfig, channelsPerNetPeer, nvlsCtas } from '../../connect/config.js';
 import { channelsPerPeer } from '../../connect/p2p-channels.js';
+import { greatestOf, leastOf } from '../../extremes.js';
 import { MAX_CHANNELS } from '../../settings.js';
 import { countText } from '../quantities.js';
 import { because, type Explanation } from './explanation.js';
@@ -18,12 +20,12 @@ function collectives({ comm, domains, nRanks, settings }: Cluster): Explanation[
   const { searchChannels, nChannels, aligned, nNodes, minSm } = comm;
   const said: Explanation[] = [];
   const found = domains.map(({ graphs }) => Math.min(graphs.ring.nChannels, graphs.tree.nChannels));
-  const least = Math.min(...found);
-  if (Math.max(...found) > least) {
+  const least = leastOf(found);
+  if (greatestOf(found) > least) {
     said.push(
       because(
         'channels',
-        `Nodes found ${least} to ${Math.max(...found)} channels; all use the least, ${least}, because a channel goes through all nodes.`,
+        `Nodes found ${least} to ${greatestOf(found)} channels; all use the least, ${least}, because a channel goes through all nodes.`,
         { fact: 'aligned', channels: least },
       ),
     );

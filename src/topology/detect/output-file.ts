@@ -1,0 +1,69 @@
+/**
+ * Writes files whole or not at all: a full disk or an interrupted command leaves what was there before, not a part.
+ *
+ * The new content is written beside the old one and takes its name. Where that is not possible (devices, pipes, names
+ * that several files share, folders in which only this file may be written) it is written in place.
+ */
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  lstatSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  type Stats,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+
+/** Writes a file. @throws the system's error, after which a file that was there is as it was. */
+export function writeWhole(path: string, data: string | Uint8Array, encoding?: 'latin1' | 'utf8'): void {
+  const place = replaceable(path);
+  const beside = place === undefined ? undefined : `${place.real}.${process.pid}.tmp`;
+  if (beside === undefined || !creates(beside)) {
+    writeFileSync(path, data, encoding);
+    return;
+  }
+  try {
+    writeFileSync(beside, data, encoding);
+    if (place?.old !== undefined) chmodSync(beside, place.old.mode & PERMISSIONS);
+    renameSync(beside, place!.real);
+  } catch (error) {
+    rmSync(beside, { force: true });
+    throw error;
+  }
+}
+
+/** Bits of a file's mode that say who may do what. */
+const PERMISSIONS = 0o777;
+
+/** Where a file can be put in the place of another, or of none; undefined where it must be written in place. */
+function replaceable(path: string): { readonly real: string; readonly old?: Stats } | undefined {
+  try {
+    const old = statSync(path);
+    if (!old.isFile() || old.nlink > 1 || old.uid !== (process.getuid?.() ?? old.uid)) return undefined;
+    accessSync(path, constants.W_OK);
+    return { real: realpathSync(path), old };
+  } catch {
+    // A link that leads nowhere yet is followed by writing.
+    return lstatOrNone(path) === undefined ? { real: path } : undefined;
+  }
+}
+
+function lstatOrNone(path: string): Stats | undefined {
+  try {
+    return lstatSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
+function creates(path: string): boolean {
+  try {
+    writeFileSync(path, '', { flag: 'wx' });
+    return true;
+  } catch {
+    return false;
+  }
+}
