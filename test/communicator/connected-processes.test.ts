@@ -53,6 +53,18 @@ describe('all-to-all between processes', () => {
   ] as const)('%i ranks, %j', (ranks, options) => battery(ranks, 'allToAll', options));
 });
 
+describe('a heap without room for connections', () => {
+  it('is an error of the call at every rank, and nobody waits', async () => {
+    // Room for the rings' buffers, not for those of a tree.
+    const args = ['1', '3', 'allReduce', '{"algorithm":"allreduce:Tree","protocol":"Simple"}'];
+    const env = { TUTTI_HEAP_BYTES: `${10 << 20}` };
+    const { code, stderr } = await tuttiRun(2, 'connected-rank.mjs', args, env, 15_000);
+    expect(code).not.toBe(0);
+    expect(stderr).toMatch(/allReduce: out of memory in the heap: asked for \d+ bytes/);
+    expect(stderr).not.toContain('timeout');
+  });
+});
+
 describe('an algorithm that does not do a collective', () => {
   it('is an error that names it, as with NCCL, and leaves the others alone', async () => {
     const { code, stderr } = await tuttiRun(2, 'connected-rank.mjs', [

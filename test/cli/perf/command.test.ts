@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { type ParsedRow, type ParsedTable, parseTable } from '#src/cli/perf/table-parser.js';
+import { ALGORITHMS, supports } from '#src/collectives/registry.js';
 
 const MAIN = fileURLToPath(new URL('../../../dist/cli/main.js', import.meta.url));
 
@@ -113,6 +114,27 @@ describe('tutti perf', () => {
       NCCL_P2P_DISABLE: '1',
       NCCL_SHM_DISABLE: '1',
     });
+  });
+
+  it('measures every algorithm and protocol there is, one table each', async () => {
+    for (const [ranks, collective, due] of [
+      ['-t 3', 'all_reduce', ALGORITHMS.filter((name) => supports(name, 'allReduce'))],
+      ['-n 2', 'all_gather', ALGORITHMS.filter((name) => supports(name, 'allGather'))],
+    ] as const) {
+      const args = `${collective} ${ranks} -b 1K -e 1K --iters 2 --algo each --proto each`;
+      const { code, stdout, stderr } = await perf(args);
+      expect({ code, stderr }, stdout).toEqual({ code: 0, stderr: '' });
+      const named = [...stdout.matchAll(/^# algorithm (\w+)/gm)].map(([, name]) => name);
+      expect(new Set(named)).toEqual(new Set(due));
+      expect(stdout.match(/# Out of bounds values : 0 OK/g)).toHaveLength(named.length);
+    }
+  });
+
+  it('takes --algo before NCCL_ALGO, and refuses what the collective has not', async () => {
+    await measured('all_reduce -n 2 -b 1K -e 1K --iters 2 --algo Tree --proto LL', { NCCL_ALGO: 'PAT' });
+    const { code, stderr } = await perf('broadcast -t 2 -b 1K -e 1K --iters 2 --algo Tree');
+    expect(code).toBe(3);
+    expect(stderr).toContain('No algorithm/protocol available for function Broadcast');
   });
 
   it('does not check when told not to', async () => {
