@@ -3,6 +3,7 @@
  */
 import { TuttiError } from '../errors/tutti-error.js';
 import { print } from './print.js';
+import { sentence } from './printable.js';
 
 /** Something could not be read, decided or written. */
 const EXIT_FAILURE = 1;
@@ -12,7 +13,7 @@ const EXIT_USAGE = 2;
 /** Runs `tutti tune` with the arguments after `tune`. Resolves with the exit code: 2 for wrong use, 1 for failures. */
 export async function tuneCommand(argv: readonly string[]): Promise<number> {
   const { parseTuneOptions, TUNE_USAGE } = await import('./tune/options.js');
-  const say = (text: string) => process.stderr.write(`tutti tune: ${text}\n`);
+  const say = (text: string) => process.stderr.write(`tutti tune: ${sentence(text)}\n`);
   let options: ReturnType<typeof parseTuneOptions>;
   try {
     options = parseTuneOptions(argv);

@@ -3,14 +3,17 @@
  *
  * A module exports what `TunerPlugin` says, as its own names (`init`, and `name` if it likes) or as its default export.
  */
-import { readFileSync } from 'node:fs';
 import { basename, extname, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { readInput } from '../../topology/detect/input-file.js';
 import { parseTunerRules, ruleTuner } from '../../tuning/csv-tuner.js';
 import type { Tuner, TunerPlugin } from '../../tuning/tuner.js';
 
 const MODULE_SUFFIXES: readonly string[] = ['.js', '.mjs', '.cjs'];
+
+/** Rules that people write are a few kilobytes. */
+const MAX_RULES_BYTES = 16 * 2 ** 20;
 
 /** A module that has not finished by then never will. */
 const LOAD_LIMIT_MS = 10_000;
@@ -30,7 +33,7 @@ export function loadTuner(path: string, limit: number = LOAD_LIMIT_MS): Promise<
 function csvTuner(path: string): TunerPlugin {
   let text: string;
   try {
-    text = readFileSync(path, 'utf8');
+    text = readInput(path, MAX_RULES_BYTES).toString('utf8');
   } catch (cause) {
     throw broken(path, `it cannot be read: ${messageOf(cause)}`, cause);
   }
