@@ -235,4 +235,29 @@ describe('compiled PTX', () => {
       { numRuns: 200 },
     );
   });
+
+  it('ends a wait when the abort word is set, and reports it in the status word', () => {
+    const program = kernel('forever', TRAITS, (k, base) => {
+      k.store('u32', base, 7, { offset: 4 });
+      k.wait(() => k.load('u32', base, { order: 'acquire' }).eq(1));
+      k.store('u32', base, 8, { offset: 4 });
+    });
+    const ABORT = 128;
+    const text = compilePtx(program, { arch: 'sm_70' });
+    const world = (abort: number) => {
+      const view = new DataView(new ArrayBuffer(BASE + 16));
+      view.setUint32(ABORT, abort, true);
+      return { view, parameters: [BASE, ABORT, STATUS] };
+    };
+    const aborted = world(1);
+    expect(emulate(text, aborted)).toBeLessThan(10_000);
+    expect(aborted.view.getUint32(STATUS, true)).toBe(1);
+    expect(aborted.view.getUint32(BASE + 4, true)).toBe(7);
+    expect(() => emulate(text, world(0))).toThrow('forever runs without end');
+    const satisfied = world(1);
+    satisfied.view.setUint32(BASE, 1, true);
+    emulate(text, satisfied);
+    expect(satisfied.view.getUint32(STATUS, true)).toBe(0);
+    expect(satisfied.view.getUint32(BASE + 4, true)).toBe(8);
+  });
 });
