@@ -337,6 +337,8 @@ class FunctionCompiler {
       case 'return':
         this.#return(s);
         break;
+      default:
+        s satisfies never;
     }
   }
 
