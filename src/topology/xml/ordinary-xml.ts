@@ -48,6 +48,9 @@ const ATTRIBUTE = /([ \t\n\r]+)([^ \t\n\r=/>]+)([ \t\n\r]*=[ \t\n\r]*)(?:"([^"]*
 
 const TAG_NAME = /[^ \t\n\r/>]+/y;
 
+/** Half of a surrogate pair: the parser would take what follows, were it a tag, for its other half. */
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
 /** What the parser says of a repeated attribute; NCCL does not mind, the first one counts. */
 const DUPLICATE = /duplicate attribute/;
 
@@ -81,6 +84,11 @@ class Reader {
 
   read(): OrdinaryReading {
     // Version 1.1 would allow other characters for line breaks and spaces.
+    const lone = LONE_SURROGATE.exec(this.#text);
+    if (lone !== null) {
+      const what = `half of a character (${shown(lone[0])})`;
+      throw new NotWellFormed(this.#lines.at(lone.index), undefined, `disallowed character: ${what}`);
+    }
     const parser = new SaxesParser({
       xmlns: false,
       fragment: false,

@@ -65,7 +65,9 @@ describe('JSON text', () => {
   /** What it should be: each part flat if it fits, made anew at every level. */
   function reference(value: JsonValue, width: number, indent: string): string {
     const flat = JSON.stringify(value);
-    if (typeof value !== 'object' || value === null || flat.length + indent.length <= width) return flat;
+    const isEmpty = typeof value === 'object' && value !== null && Object.keys(value).length === 0;
+    if (typeof value !== 'object' || value === null || isEmpty || flat.length + indent.length <= width)
+      return flat;
     const inner = `${indent} `;
     if (Array.isArray(value)) {
       if (value.every((one) => typeof one !== 'object')) return flat;

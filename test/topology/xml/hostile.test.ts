@@ -43,6 +43,20 @@ describe('damaged files', () => {
     }
   });
 
+  it('that hold half a character are refused where it stands, also before a tag', () => {
+    for (const half of ['\ud800', '\udfff', '\udfff\ud800']) {
+      for (const text of [
+        `<system>\n${half}</system>`,
+        `<system>\n<cpu name="${half}"/></system>`,
+        `\n${half}`,
+      ]) {
+        expect(outcome(text)).toMatch(/^XML file, line [12]/);
+        expect(outcome(text)).not.toBe('system');
+      }
+    }
+    expect(outcome('<system version="1"><!-- \ud83d\ude00 --></system>')).toBe('system');
+  });
+
   it('that were changed at random give a result or an error', () => {
     const edit = fc.record({
       at: fc.nat(),
