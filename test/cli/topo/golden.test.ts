@@ -31,7 +31,10 @@ test('there are golden machines', () => {
   expect(machines.length).toBeGreaterThan(50);
 });
 
-describe.each(machines)('$name', ({ folder, files }) => {
+/** Generated machines have nothing of their own here: their numbers are compared elsewhere. */
+const real = machines.filter(({ name }) => !name.startsWith('random-'));
+
+describe.each(real)('$name', ({ folder, files }) => {
   // One and two nodes; what drivers refuse cannot be told to the command.
   const shown = files.filter((file) => file === 'golden.json.gz' || file === 'golden-n2.json.gz');
   test.each(shown)('%s: text without gaps, JSON with the rings of NCCL', (file) => {
