@@ -21,6 +21,7 @@ import type { HostDevice } from '../device/host/host-device.js';
 import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import { averageArgument } from '../kernel/numeric.js';
 import { type ChannelShare, channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
+import { encodeRingWork, ringWorkBytes } from '../planning/ring-work.js';
 import { type HostSelection, oneShotPiece, selectOnHost } from '../tuning/host-selection.js';
 import type { Buffer, CheckedCall } from './buffers.js';
 import { ConnectedOperation } from './connected-operation.js';
@@ -28,7 +29,7 @@ import type { Accesses, ByteRange } from './hazards.js';
 import type { OperationContext } from './operation-context.js';
 import { OutsideArray } from './outside-array.js';
 import { frameBytesFor } from './program-cache.js';
-import { bufferOffsets, receiverOffset, senderOffset } from './rank-area.js';
+import { receiverOffset, senderOffset } from './rank-area.js';
 import { type SideBytes, type Staging, type StagingForm, takeStaging } from './staging.js';
 
 /**
@@ -300,50 +301,39 @@ export class Operation {
   }
 
   #ringDescriptor(addresses: SideAddresses): number {
-    const { team, settings } = this.#context;
+    const { team, settings, orders } = this.#context;
     const { call } = this;
     const { shape } = settings;
-    const view = this.#device.dataView;
-    const descriptor = this.#allocateDescriptor(RingWork.size + shape.channels * RingChannel.size);
-    const channels = descriptor + RingWork.size;
-    const buffers = bufferOffsets(shape);
+    const descriptor = this.#allocateDescriptor(ringWorkBytes(shape.channels));
     const block = this.#stride();
-    RingWork.at(view, descriptor)
-      .set('control', team.area)
-      .set('channels', channels)
-      .set('self', team.rank)
-      .set('ranks', team.size)
-      .set('root', call.root)
-      .set('send', addresses.send)
-      .set('recv', addresses.recv)
-      .set('sendStride', block)
-      .set('recvStride', block)
-      .set('argument', averageScalar(call, this.#ranks, 'step'))
-      .set('llSlot', shape.llBytes / STEPS)
-      .set('simpleSlot', shape.simpleBytes / STEPS)
-      .set('llOffset', buffers.ll)
-      .set('simpleOffset', buffers.simple);
-    for (let channel = 0; channel < shape.channels; channel++) {
-      const links = team.links(channel);
-      RingChannel.at(view, channels + channel * RingChannel.size)
-        .set('sendControl', team.area + senderOffset(shape, channel))
-        .set('recvControl', team.area + receiverOffset(shape, channel))
-        .set('nextReceiver', links.nextReceiver)
-        .set('prevSender', links.prevSender)
-        .set('nextDoorbell', links.nextDoorbell)
-        .set('prevDoorbell', links.prevDoorbell)
-        .set('order', this.#context.orders[channel]!)
-        .set('chunk', this.#chunkElements())
-        .set('position', team.rank)
-        .set('prev', (team.rank + team.size - 1) % team.size)
-        .set('next', (team.rank + 1) % team.size);
-    }
-    if (this.#cutShares === undefined) {
-      this.#setShares(
-        descriptor,
-        channelShares(call.count, this.#size, shape.channels, this.selection.protocol),
-      );
-    }
+    // One that is cut gets the shares of each piece before it runs.
+    const shares =
+      this.#cutShares?.map(() => ({ offset: 0, count: 0 })) ??
+      channelShares(call.count, this.#size, shape.channels, this.selection.protocol);
+    const work = encodeRingWork(
+      descriptor,
+      {
+        control: team.area,
+        rank: team.rank,
+        ranks: team.size,
+        root: call.root,
+        ...addresses,
+        sendStride: block,
+        recvStride: block,
+        argument: averageScalar(call, this.#ranks, 'step'),
+        llSlot: shape.llBytes / STEPS,
+        simpleSlot: shape.simpleBytes / STEPS,
+        chunk: this.#chunkElements(),
+      },
+      shares.map((share, channel) => ({
+        ...share,
+        ...team.links(channel),
+        sendControl: team.area + senderOffset(shape, channel),
+        recvControl: team.area + receiverOffset(shape, channel),
+        order: orders[channel]!,
+      })),
+    );
+    this.#device.u8.set(work, descriptor);
     return descriptor;
   }
 

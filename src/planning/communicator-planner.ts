@@ -54,12 +54,13 @@ export function plannedCommunicator(
 ): PlannedCommunicator {
   const place = comm.collnet?.direct?.(rank);
   const { tuner } = tables;
+  const buffers = bufferSizes(tables.input.settings);
   return {
     nRanks: comm.nRanks,
     nNodes: comm.nNodes,
     nChannels: comm.nChannels,
     nvlsChannels: comm.nvls?.nChannels ?? 0,
-    buffers: bufferSizes(tables.input.settings),
+    buffers,
     directHeads: place?.nHeads ?? 0,
     directDepth: place?.depth ?? 0,
     nvlsHeads: comm.nvls?.nHeads ?? 0,
@@ -72,7 +73,7 @@ export function plannedCommunicator(
           tuneChunk: (task, channels, bytes, chunkSize) => {
             const { function: fn, algorithm, protocol } = task;
             const bounds = {
-              ceiling: largestChunk(task, { buffers: bufferSizes(tables.input.settings) }),
+              ceiling: largestChunk(task, { buffers }),
               grain: PROTOCOL_GRAIN[protocol],
             };
             return tunedChunkSize(

@@ -5,7 +5,7 @@
  * *Exactly once.* Ranks contribute random numbers of 64 bits, one for each element, and their sum modulo 2^64 is
  * compared. A program does not look at what it sums, so what it computes is a sum of contributions with some
  * multiplicities; were one of them not 1 (or one of another element not 0), the sums would still be equal for one in
- * 2^63 drawings or fewer. Copies must bring the very numbers.
+ * 2^50 drawings or fewer, as no contribution is there 2^14 times. Copies must bring the very numbers.
  *
  * *No wait blocks.* Connections have their true, bounded number of slots. Programs branch on nothing but their
  * descriptors, and every wait is for a counter to reach a value, which it then never falls below, or for the lines that
@@ -18,7 +18,7 @@ import { protocolsOf, supports } from '../collectives/registry.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { Program } from '../kernel/ir.js';
 import type { VerifiedCall } from './call.js';
-import { blocksOf, ELEMENT_BYTES, VerifiedTeam } from './team.js';
+import { blocksOf, VerifiedTeam } from './team.js';
 import { type Traffic, TrafficCounter } from './traffic.js';
 
 export interface Verification extends Traffic {
@@ -144,7 +144,7 @@ function wrongElement(
   );
 }
 
-export const describe = ({ algorithm, protocol, collective, ranks, count }: VerifiedCall): string =>
+const describe = ({ algorithm, protocol, collective, ranks, count }: VerifiedCall): string =>
   `${algorithm}/${protocol} ${collective} of ${count} elements on ${ranks} ranks`;
 
 /** Random numbers of 64 bits: `count` for each of the ranks (xorshift64*). */
@@ -158,6 +158,3 @@ function randomNumbers(seed: number, ranks: number, count: number): BigUint64Arr
   };
   return Array.from({ length: ranks }, () => BigUint64Array.from({ length: count }, next));
 }
-
-/** Bytes of the data of a call, as one rank counts them. */
-export const bytesOf = ({ count }: VerifiedCall): number => count * ELEMENT_BYTES;
