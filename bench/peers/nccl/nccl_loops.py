@@ -1,0 +1,402 @@
+#!/usr/bin/env python3
+"""Times NCCL's collectives on the GPUs of this machine, by the loops that bench/cuda times ours with.
+
+usage: nccl_loops.py [--processes 1|N] [--gpus 2] [--sizes 8,512K,...] [--operations allReduce,...]
+                     [--kinds plain,graph,symmetric,symmetric-graph] [--repetitions 5] [--limit SECONDS] [--out FILE]
+  --processes 1: this process drives all GPUs, with group calls; N: a process for each GPU.
+
+A sample of one operation, size and kind: a call and a wait for it, a second call that lines the GPUs up, then an
+event, so many calls (or launches of a graph of 20 calls) without a pause, an event, a wait. Per call: `eventUs` is
+the time between the events, `wallUs` the host's time from the first call until the wait is over, `enqueueUs` the
+host's time for the calls alone. Each is that of the slowest rank. Result: one JSON object.
+
+Python's own share of a call is small and told: `pythonUs` is what a call of a function that does nothing takes.
+NVLink multicast stays off.
+"""
+
+import argparse
+import array
+import ctypes
+import json
+import mmap
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+os.environ["NCCL_NVLS_ENABLE"] = "0"
+os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from cuda_runtime import Cuda, gpu_facts  # noqa: E402
+from nccl_library import FLOAT_BYTES, OPERATIONS, Nccl, Rank, UniqueId, expected_output  # noqa: E402
+
+KINDS = ("plain", "graph", "symmetric", "symmetric-graph")
+DEFAULT_SIZES = [8 * 4**k for k in range(14)]  # 8 B to 512 MiB
+GRAPH_CALLS = 20
+CHECKED_BYTES = 512 * 1024
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+# Calls of a plain sample and launches of a graph in a graph sample, by size: some milliseconds each.
+PLAIN_CALLS = [(2**17, 200), (2**21, 100), (2**23, 50), (2**25, 30), (2**27, 16), (2**60, 8)]
+GRAPH_LAUNCHES = [(2**17, 20), (2**21, 10), (2**23, 5), (2**25, 2), (2**60, 1)]
+
+
+def up_to(table, size):
+    return next(value for bound, value in table if size <= bound)
+
+
+def parse_size(text):
+    number = text.strip().upper()
+    unit = number[-1] if number[-1] in "KMG" else ""
+    return int(number[: len(number) - len(unit)]) * UNITS[unit]
+
+
+class Meeting:
+    """Where the processes wait for each other: one counter each in a file that all of them map."""
+
+    def __init__(self, path, rank, size):
+        self.rank, self.size, self.turn = rank, size, 0
+        if path is not None:
+            with open(path, "r+b") as file:
+                self.words = mmap.mmap(file.fileno(), 8 * size)
+
+    def wait(self):
+        if self.size == 1:
+            return
+        self.turn += 1
+        struct.pack_into("q", self.words, 8 * self.rank, self.turn)
+        while any(struct.unpack_from("q", self.words, 8 * r)[0] < self.turn for r in range(self.size)):
+            pass
+
+
+class Loops:
+    def __init__(self, cuda, nccl, ranks, meeting, options):
+        self.cuda, self.nccl, self.ranks, self.meeting = cuda, nccl, ranks, meeting
+        self.repetitions = options.repetitions
+        self.rows = []
+
+    def synchronize(self):
+        for rank in self.ranks:
+            self.cuda.call("cudaStreamSynchronize", rank.stream)
+
+    def run(self, operation, what):
+        self.nccl.check(operation(), what)
+        self.synchronize()
+
+    def capture(self, operation, calls, what):
+        """A graph per GPU of so many calls; the result launches them all."""
+        cuda = self.cuda
+        for rank in self.ranks:
+            cuda.use(rank.device)
+            cuda.begin_capture(rank.stream)
+        for _ in range(calls):
+            self.nccl.check(operation(), what)
+        executables = []
+        for rank in self.ranks:
+            cuda.use(rank.device)
+            executables.append((cuda.end_capture(rank.stream), rank.stream))
+        launch = cuda.lib.cudaGraphLaunch
+        if len(executables) == 1:
+            executable, stream = executables[0]
+            return (lambda: launch(executable, stream)), executables
+
+        def launch_all():
+            code = 0
+            for executable, stream in executables:
+                code |= launch(executable, stream)
+            return code
+
+        return launch_all, executables
+
+    def samples(self, step, steps, calls_per_step):
+        """Repeats `step` and times it: see the head of this file."""
+        record = self.cuda.lib.cudaEventRecord
+        results = []
+        for _ in range(self.repetitions):
+            self.meeting.wait()
+            code = step()
+            self.synchronize()
+            code |= step()
+            for rank in self.ranks:
+                code |= record(rank.start, rank.stream)
+            begin = time.perf_counter()
+            for _ in range(steps):
+                code |= step()
+            enqueued = time.perf_counter()
+            for rank in self.ranks:
+                code |= record(rank.stop, rank.stream)
+            self.synchronize()
+            end = time.perf_counter()
+            if code != 0:
+                raise RuntimeError(f"a call of the measured loop failed with code {code}")
+            calls = steps * calls_per_step
+            events = [self.cuda.elapsed_us(rank.start, rank.stop) for rank in self.ranks]
+            results.append(
+                {
+                    "eventUs": max(events) / calls,
+                    "wallUs": (end - begin) * 1e6 / calls,
+                    "enqueueUs": (enqueued - begin) * 1e6 / calls,
+                }
+            )
+        return results
+
+    def measure(self, name, size, kind, is_graph):
+        what = f"{name}, {size} bytes, {kind}"
+        operation = self.nccl.operation(name, self.ranks, size)
+        for _ in range(3):
+            self.run(operation, what)
+        executables = []
+        if is_graph:
+            steps, calls = up_to(GRAPH_LAUNCHES, size), GRAPH_CALLS
+            step, executables = self.capture(operation, calls, what)
+        else:
+            step, steps, calls = operation, up_to(PLAIN_CALLS, size), 1
+        samples = self.samples(step, steps, calls)
+        for executable, _ in executables:
+            self.cuda.call("cudaGraphExecDestroy", executable)
+        self.rows.append(
+            {
+                "operation": name,
+                "bytes": size,
+                "kind": kind,
+                "launch": "graph" if is_graph else "plain",
+                "calls": steps * calls,
+                "samples": samples,
+            }
+        )
+
+    def verify(self, name, size):
+        """Compares one operation's results element by element; returns the number of wrong elements."""
+        elements = size // FLOAT_BYTES
+
+        def value(rank, i):
+            return float((i % 251) + 3 * rank)
+
+        for rank in self.ranks:
+            self.cuda.use(rank.device)
+            self.cuda.to_device(rank.send, array.array("f", [value(rank.rank, i) for i in range(elements)]))
+            self.cuda.to_device(rank.recv, array.array("f", [-1.0]) * elements)
+        self.meeting.wait()
+        self.run(self.nccl.operation(name, self.ranks, size), name)
+        wrong = 0
+        for rank in self.ranks:
+            length, expected = expected_output(name, rank.rank, rank.size, elements, value)
+            result = array.array("f", bytes(FLOAT_BYTES * elements))
+            self.cuda.use(rank.device)
+            self.cuda.to_host(result, rank.recv)
+            wrong += sum(result[i] != expected(i) for i in range(length))
+        return wrong
+
+
+def python_call_us():
+    """What a call of a C function that does next to nothing takes, with as many arguments as an all-reduce has."""
+    function = ctypes.CDLL(None).labs
+    arguments = (ctypes.c_void_p(1), ctypes.c_void_p(2), ctypes.c_size_t(3), *[ctypes.c_int(1)] * 4)
+    count = 20000
+    begin = time.perf_counter()
+    for _ in range(count):
+        function(*arguments)
+    return (time.perf_counter() - begin) * 1e6 / count
+
+
+def measure_ranks(options, rank_numbers, meeting, folder):
+    """Everything that this process does; the result is its part of the report."""
+    cuda, nccl = Cuda(), Nccl()
+    size = options.gpus
+    if cuda.device_count() < size:
+        raise SystemExit(f"--gpus {size}: this machine has {cuda.device_count()}")
+    ranks = [Rank(number, size, number) for number in rank_numbers]
+    for rank in ranks:
+        cuda.start(rank.device)
+        rank.stream = cuda.stream(rank.device)
+        rank.start, rank.stop = cuda.event(rank.device), cuda.event(rank.device)
+
+    id_file = os.path.join(folder, "id")
+    if rank_numbers[0] == 0:
+        unique_id = nccl.unique_id()
+        with open(id_file + ".new", "wb") as file:
+            file.write(bytes(unique_id))
+        os.rename(id_file + ".new", id_file)
+    meeting.wait()
+    with open(id_file, "rb") as file:
+        unique_id = UniqueId.from_buffer_copy(file.read())
+
+    free = [cuda.free_bytes(rank.device) for rank in ranks]
+    meeting.wait()
+    began = time.perf_counter()
+    nccl.join(cuda, ranks, unique_id)
+    init_ms = (time.perf_counter() - began) * 1e3
+
+    def used():
+        return [before - cuda.free_bytes(rank.device) for before, rank in zip(free, ranks)]
+
+    memory = {"afterInit": used()}
+    largest = max([*options.sizes, CHECKED_BYTES])
+    loops = Loops(cuda, nccl, ranks, meeting, options)
+    wrong, notes = {}, []
+
+    def buffers(allocate):
+        for rank in ranks:
+            rank.send, rank.recv = allocate(rank.device), allocate(rank.device)
+
+    def sweep(kinds):
+        for name in options.operations:
+            wrong[f"{name}, {kinds[0]}"] = loops.verify(name, CHECKED_BYTES)
+        for name in options.operations:
+            for bytes_ in options.sizes:
+                for kind in kinds:
+                    loops.measure(name, bytes_, kind, kind.endswith("graph"))
+
+    plain = [kind for kind in ("plain", "graph") if kind in options.kinds]
+    if plain:
+        buffers(lambda device: cuda.malloc(device, largest))
+        owned = 2 * largest
+        began = time.perf_counter()
+        loops.run(nccl.operation("allReduce", ranks, min(options.sizes)), "allReduce")
+        first_ms = (time.perf_counter() - began) * 1e3
+        sweep(plain)
+        # What the communicator holds once it has done everything, without the buffers of the benchmark.
+        memory["afterUse"] = [bytes_ - owned for bytes_ in used()]
+        for rank in ranks:
+            cuda.use(rank.device)
+            cuda.call("cudaFree", rank.send)
+            cuda.call("cudaFree", rank.recv)
+    else:
+        first_ms = None
+    symmetric = [kind for kind in ("symmetric", "symmetric-graph") if kind in options.kinds]
+    if symmetric and not nccl.has_windows:
+        notes.append("this version of NCCL has no symmetric windows")
+    elif symmetric:
+        buffers(lambda device: nccl.malloc(cuda, device, largest))
+        windows = nccl.register_windows(cuda, ranks, largest)
+        sweep(symmetric)
+        memory["afterSymmetricUse"] = [bytes_ - 2 * largest for bytes_ in used()]
+        nccl.deregister_windows(windows)
+
+    report = {
+        "version": nccl.version(),
+        "library": os.path.basename(nccl.path),
+        "cudaRuntime": cuda.version("cudaRuntimeGetVersion"),
+        "initMs": init_ms,
+        "firstCallMs": first_ms,
+        "memoryBytes": memory,
+        "pythonUs": python_call_us(),
+        "allToAll": "ncclAlltoAll" if nccl.has_all_to_all else "sends and receives",
+        "notes": notes,
+        "wrong": wrong,
+        "rows": loops.rows,
+    }
+    meeting.wait()
+    for rank in ranks:
+        cuda.use(rank.device)
+        nccl.call("ncclCommDestroy", rank.comm)
+    return report
+
+
+def slowest(parts):
+    """One report of the reports of all processes: the slowest rank's times, everybody's memory."""
+    whole = parts[0]
+    for key in whole["memoryBytes"]:
+        whole["memoryBytes"][key] = [used for part in parts for used in part["memoryBytes"][key]]
+    for key in whole["wrong"]:
+        whole["wrong"][key] = sum(part["wrong"][key] for part in parts)
+    for index, row in enumerate(whole["rows"]):
+        for repetition, sample in enumerate(row["samples"]):
+            for key in sample:
+                sample[key] = max(part["rows"][index]["samples"][repetition][key] for part in parts)
+    return whole
+
+
+def run_processes(options, folder):
+    """Runs this script again as a process for each rank."""
+    meeting = os.path.join(folder, "meeting")
+    with open(meeting, "wb") as file:
+        file.write(bytes(8 * options.gpus))
+    outputs = [os.path.join(folder, f"rank{rank}.json") for rank in range(options.gpus)]
+    children = [
+        subprocess.Popen([sys.executable, os.path.abspath(__file__), *sys.argv[1:], "--rank", str(rank),
+                          "--folder", folder, "--out", outputs[rank]])
+        for rank in range(options.gpus)
+    ]
+    try:
+        codes = [child.wait() for child in children]
+    finally:
+        for child in children:
+            child.kill()
+    if any(codes):
+        raise SystemExit(f"the processes of the ranks ended with {codes}")
+    parts = []
+    for path in outputs:
+        with open(path) as file:
+            parts.append(json.load(file))
+    return slowest(parts)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description="Times NCCL's collectives.")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--sizes", default=None)
+    parser.add_argument("--operations", default=",".join(OPERATIONS))
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=120)
+    parser.add_argument("--out", default=None)
+    parser.add_argument("--rank", type=int, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.processes not in (1, options.gpus):
+        parser.error(f"--processes {options.processes}: 1 for all GPUs, or {options.gpus}, one for each")
+    options.sizes = [parse_size(text) for text in options.sizes.split(",")] if options.sizes else DEFAULT_SIZES
+    options.operations = options.operations.split(",")
+    options.kinds = options.kinds.split(",")
+    for given, known, what in ((options.operations, OPERATIONS, "operations"), (options.kinds, KINDS, "kinds")):
+        for name in given:
+            if name not in known:
+                parser.error(f"--{what} {name}: there are {', '.join(known)}")
+    return options
+
+
+def main():
+    options = parse_arguments()
+
+    def give_up():
+        sys.stderr.write(f"NCCL's loops took longer than {options.limit} s\n")
+        sys.stderr.flush()
+        os._exit(3)
+
+    watch = threading.Timer(options.limit, give_up)
+    watch.daemon = True
+    watch.start()
+    began = time.time()
+    if options.rank is not None:
+        meeting = Meeting(os.path.join(options.folder, "meeting"), options.rank, options.gpus)
+        report = measure_ranks(options, [options.rank], meeting, options.folder)
+    else:
+        with tempfile.TemporaryDirectory(prefix="tutti-bench-nccl-") as folder:
+            if options.processes == 1:
+                report = measure_ranks(options, list(range(options.gpus)), Meeting(None, 0, 1), folder)
+            else:
+                report = run_processes(options, folder)
+        report = {
+            "program": "nccl",
+            "processes": options.processes,
+            "ranks": options.gpus,
+            **gpu_facts(range(options.gpus)),
+            "seconds": time.time() - began,
+            **report,
+        }
+    text = json.dumps(report)
+    if options.out is None:
+        print(text)
+    else:
+        with open(options.out, "w") as file:
+            file.write(text)
+
+
+if __name__ == "__main__":
+    main()
