@@ -1,12 +1,13 @@
 /**
  * The PTX target: device programs to the text of one module that the NVIDIA driver loads.
  *
- * Each program becomes one entry function with three 64-bit parameters:
- * - `descriptor`: address of the work descriptor, as on every target;
+ * Each program becomes one entry function with three parameters, 64 bits each:
+ * - `descriptor`: address of the work descriptor, as on every target; or, with `descriptorBytes`, the descriptor itself,
+ *   which then travels with the launch and is read without a way to memory;
  * - `abort`: address of a 32-bit word that is not 0 once the communicator is aborted; read at long waits;
  * - `status`: address of one 32-bit word per block of the launch, which whoever launches sets to 0. A block of
  *   which a thread ends with a status other than `STATUS.done` leaves it there (one of them, if they differ).
- * All three are addresses that the GPU can use; `abort` and `status` may be host memory that is mapped.
+ * All addresses are such that the GPU can use them; `abort` and `status` may be host memory that is mapped.
  *
  * Blocks and threads are one-dimensional. The text depends on the programs and options alone. `.version` is the
  * lowest that carries what the programs use, so that older drivers load it too.
@@ -27,11 +28,16 @@ export interface PtxOptions {
   readonly threads?: number;
   /** Blocks that a multiprocessor must be able to run at a time; default 1. */
   readonly blocksPerMultiprocessor?: number;
+  /** The first parameter is the descriptor itself, of so many bytes, 1 to 4000; by default it is its address. */
+  readonly descriptorBytes?: number;
 }
 
 /** Threads of a block of Simple and LL programs at most, as NCCL has it. */
 const DEFAULT_THREADS = 512;
 const MOST_THREADS = 1024;
+
+/** Parameters of an entry function take 4352 bytes at most before PTX 8.1; two of them are ours. */
+const MOST_DESCRIPTOR_BYTES = 4000;
 
 /** Column of the comments that name source places. */
 const PLACE_COLUMN = 72;
@@ -52,8 +58,17 @@ function requireName(name: string): void {
   throw new TuttiError('internalError', `'${name}' is no name for a PTX function; use letters, digits and _`);
 }
 
-function functionText(name: string, code: Code, bounds: readonly string[]): string[] {
-  const parameters = PARAMETERS.map((p) => `  .param .u64 ${name}_${p}`).join(',\n');
+function functionText(
+  name: string,
+  code: Code,
+  bounds: readonly string[],
+  descriptorBytes: number | undefined,
+): string[] {
+  const parameters = PARAMETERS.map((p) =>
+    p === 'descriptor' && descriptorBytes !== undefined
+      ? `  .param .align 16 .b8 ${name}_${p}[${descriptorBytes}]`
+      : `  .param .u64 ${name}_${p}`,
+  ).join(',\n');
   const lines = [`.visible .entry ${name}(`, parameters, ')', ...bounds, '{'];
   for (const kind of CLASSES) {
     const count = code.registers.get(kind);
@@ -87,6 +102,9 @@ export function compilePtx(programs: Program | readonly Program[], options: PtxO
   const arch = requireArchitecture(options.arch);
   const threads = requireWhole('threads', options.threads ?? DEFAULT_THREADS, 32, MOST_THREADS);
   const blocks = requireWhole('blocksPerMultiprocessor', options.blocksPerMultiprocessor ?? 1, 1, 32);
+  const { descriptorBytes } = options;
+  if (descriptorBytes !== undefined)
+    requireWhole('descriptorBytes', descriptorBytes, 1, MOST_DESCRIPTOR_BYTES);
   const bounds = [`.maxntid ${threads}, 1, 1`, `.minnctapersm ${blocks}`];
   const names = new Set<string>();
   let version = firstVersion(arch);
@@ -97,9 +115,10 @@ export function compilePtx(programs: Program | readonly Program[], options: PtxO
       throw new TuttiError('internalError', `two programs of one module are called ${name}; rename one`);
     }
     names.add(name);
-    const code = compileFunction(program, arch, firstVersion(arch), (parameter) => `${name}_${parameter}`);
+    const byValue = descriptorBytes !== undefined;
+    const code = compileFunction(program, arch, firstVersion(arch), (p) => `${name}_${p}`, byValue);
     version = Math.max(version, code.version);
-    return functionText(name, code, bounds).join('\n');
+    return functionText(name, code, bounds, descriptorBytes).join('\n');
   });
   const head = [`.version ${versionText(version)}`, `.target ${arch}`, '.address_size 64'].join('\n');
   return `${[head, ...functions].join('\n\n')}\n`;

@@ -34,7 +34,7 @@ const SLEEP_NANOSECONDS = 256;
 /** Language versions that waits and warp operations need. */
 const NANOSLEEP_VERSION: PtxVersion = 63;
 
-/** Parameters of every entry function, in this order; all are 64 bits. */
+/** Parameters of every entry function, in this order. */
 export const PARAMETERS = ['descriptor', 'abort', 'status'] as const;
 
 /** Width of a warp less one: lane numbers are taken from the whole warp. */
@@ -65,14 +65,21 @@ class FunctionCompiler {
   readonly #parameter: (name: (typeof PARAMETERS)[number]) => string;
   /** Set in a thread that was aborted and goes on, in programs with barriers over a part of the block. */
   readonly #aborted: string | undefined;
+  /** What addresses the descriptor where it is a parameter itself: good for loads only. */
+  readonly #descriptorAddresses = new Set<string>();
 
-  constructor(program: Program, code: Code, parameterName: (name: string) => string) {
+  constructor(program: Program, code: Code, parameterName: (name: string) => string, byValue: boolean) {
     this.#program = program;
     this.#code = code;
     this.#parameter = parameterName;
     for (const [id, type] of typesOfAssigned(program.body)) this.#registers[id] = registersFor(code, type);
-    const descriptor = code.register('b64');
-    code.op('ld.param.u64', descriptor, `[${parameterName('descriptor')}]`);
+    let descriptor = parameterName('descriptor');
+    if (byValue) this.#descriptorAddresses.add(descriptor);
+    else {
+      const address = code.register('b64');
+      code.op('ld.param.u64', address, `[${descriptor}]`);
+      descriptor = address;
+    }
     this.#registers[program.descriptor.id] = [descriptor];
     if (program.waits > 0 && hasCountedBarrier(program.body)) {
       this.#aborted = code.register('pred');
@@ -88,7 +95,15 @@ class FunctionCompiler {
   #wordsOf(operand: Operand): Words {
     if (operand.kind === 'constant') return [this.#literalRegister(operand.type, operand)];
     const words = this.#registers[operand.id];
-    if (words !== undefined) return words;
+    if (words !== undefined) {
+      if (this.#descriptorAddresses.has(words[0]!)) {
+        throw new TuttiError(
+          'internalError',
+          `program ${this.#program.name} does more with its descriptor than load from it; pass its address instead`,
+        );
+      }
+      return words;
+    }
     throw new TuttiError(
       'internalError',
       `program ${this.#program.name} reads register ${operand.id} that nothing sets before`,
@@ -114,6 +129,13 @@ class FunctionCompiler {
 
   #address(operand: Operand, offset: number): memory.Address {
     return { base: this.#register(operand), offset };
+  }
+
+  /** The address where a load finds (part of) the descriptor that is a parameter; else undefined. */
+  #descriptorAddress(operand: Operand): string | undefined {
+    if (operand.kind === 'constant') return undefined;
+    const base = this.#registers[operand.id]?.[0];
+    return base !== undefined && this.#descriptorAddresses.has(base) ? base : undefined;
   }
 
   // ---- expressions ----
@@ -238,9 +260,26 @@ class FunctionCompiler {
     return x.map((w, i) => code.result(classOf(type), `selp.${bitType(type)}`, w, y[i]!, where));
   }
 
+  #load(s: Kind<'load'>): Words {
+    const parameter = this.#descriptorAddress(s.address);
+    if (parameter === undefined) return memory.load(this.#code, s, this.#address(s.address, s.offset));
+    return memory.loadParameter(this.#code, s, { base: parameter, offset: s.offset });
+  }
+
   #offset(base: Operand, bytes: Operand): string {
     const code = this.#code;
-    const at = this.#register(base);
+    const parameter = this.#descriptorAddress(base);
+    if (parameter !== undefined) {
+      const start = code.result('b64', 'mov.b64', parameter);
+      const result = this.#sum(start, bytes);
+      this.#descriptorAddresses.add(result);
+      return result;
+    }
+    return this.#sum(this.#register(base), bytes);
+  }
+
+  #sum(at: string, bytes: Operand): string {
+    const code = this.#code;
     if (bytes.kind === 'constant' || bytes.type === 'u64' || bytes.type === 'i64') {
       return code.result('b64', 'add.s64', at, this.#value(bytes));
     }
@@ -265,7 +304,7 @@ class FunctionCompiler {
         this.#assign(s);
         break;
       case 'load':
-        this.#define(s.target.id, memory.load(code, s, this.#address(s.address, s.offset)));
+        this.#define(s.target.id, this.#load(s));
         break;
       case 'store':
         memory.store(code, s, this.#address(s.address, s.offset), this.#wordsOf(s.value));
@@ -545,14 +584,15 @@ function hasCountedBarrier(statements: readonly Statement[]): boolean {
   );
 }
 
-/** Compiles one program; `parameterName` gives the full names of the parameters. */
+/** Compiles one program; `parameterName` gives the full names; `byValue`: the descriptor itself is a parameter. */
 export function compileFunction(
   program: Program,
   arch: PtxArchitecture,
   version: PtxVersion,
   parameterName: (name: string) => string,
+  byValue: boolean,
 ): Code {
   const code = new Code(arch, version);
-  new FunctionCompiler(program, code, parameterName);
+  new FunctionCompiler(program, code, parameterName, byValue);
   return code;
 }

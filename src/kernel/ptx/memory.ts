@@ -119,6 +119,16 @@ export function load(code: Code, access: Kind<'load'>, address: Address): Words 
   }
 }
 
+/** The value of a cell of a parameter: nobody writes there, and what is aligned in its struct is aligned here. */
+export function loadParameter(code: Code, { memory, align, target }: Kind<'load'>, address: Address): Words {
+  if (align < MEMORY_BYTES[memory]) {
+    throw new TuttiError('internalError', `a load of ${memory} from a parameter with alignment ${align}`);
+  }
+  const words = registersFor(code, target.type);
+  code.op(`ld.param.${cellType(memory)}`, text(words), bracket(address));
+  return words;
+}
+
 function lowHalf(code: Code, w: string): string {
   return code.result('b16', 'cvt.u16.u32', w);
 }

@@ -89,6 +89,44 @@ $L3:
 `);
   });
 
+  it('takes the descriptor by value where its size is given, and loads fields and cells from it', () => {
+    const define = (k: KernelBuilder, work: Value<'ptr'>) => {
+      const target = k.load('ptr', work);
+      const cell = k.load('u32', work.offset(k.blockIndex.mul(4)), { offset: 16 });
+      k.store('u32', target, cell.add(k.load('u32', work, { offset: 8 })));
+    };
+    const options = { arch: 'sm_70', descriptorBytes: 48 };
+    expect(compilePtx(program(define), options)).toContain(`
+.visible .entry p(
+  .param .align 16 .b8 p_descriptor[48],
+  .param .u64 p_abort,
+`);
+    expect(instructions(define, options)).toEqual([
+      'ld.param.b64 %rd0, [p_descriptor];',
+      'mov.u32 %r0, %ctaid.x;',
+      'mul.lo.u32 %r1, %r0, 4;',
+      'mov.b64 %rd1, p_descriptor;',
+      'cvt.u64.u32 %rd2, %r1;',
+      'add.s64 %rd3, %rd1, %rd2;',
+      'ld.param.b32 %r2, [%rd3+16];',
+      'ld.param.b32 %r3, [p_descriptor+8];',
+      'add.u32 %r4, %r2, %r3;',
+      'st.global.b32 [%rd0], %r4;',
+      'ret;',
+    ]);
+  });
+
+  it('refuses to do anything but load with a descriptor by value', () => {
+    const compile = (define: (k: KernelBuilder, work: Value<'ptr'>) => void, descriptorBytes = 16) => {
+      return () => compilePtx(program(define), { arch: 'sm_70', descriptorBytes });
+    };
+    const stores = compile((k, work) => k.store('u32', work.offset(k.threadIndex), 1));
+    expect(stores).toThrow('more with its descriptor than load from it');
+    const passes = compile((k, work) => k.store('ptr', k.load('ptr', work), work));
+    expect(passes).toThrow('more with its descriptor than load from it');
+    expect(compile(() => {}, 5000)).toThrow('descriptorBytes 5000: a whole number from 1 to 4000 is needed');
+  });
+
   it('gives the same text for the same programs', () => {
     const text = () => compilePtx(shippedPrograms('float16', 'sum'), { arch: 'sm_90' });
     expect(text()).toBe(text());

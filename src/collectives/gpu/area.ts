@@ -1,0 +1,135 @@
+/**
+ * The area of a rank: the piece of its device memory through which the ranks of a team of GPUs meet.
+ *
+ * Every rank has one, zeroed once when it is made and mapped by all ranks of the team. All of them have the same
+ * layout, which depends on the number of ranks alone. Programs count their rounds in it, per block, so that nothing of
+ * a launch changes from call to call and a recorded graph can be replayed. Blocks are independent of each other:
+ * block b of a rank meets block b of the others only, and calls may have different numbers of blocks.
+ *
+ * ```
+ * states   [block]                  BlockState: how many rounds this block has done (private to the rank)
+ * cells    [block][peer]            Cell: what `peer` tells block `block` of direct programs
+ * tokens   [block][bank][peer]      LL line: "I have begun the round", from ranks that send no data in it
+ * lines    [block][bank][peer]      LL lines with the data of `peer`
+ * pairs    [channel][peer]          Pair: state and inbox of messages (send and receive) from `peer`
+ * stage                             copies of buffers that peers cannot reach, shared out by each launch
+ * ```
+ *
+ * Sizes: two ranks need less than 26 MB each.
+ */
+
+import { TuttiError } from '../../errors/tutti-error.js';
+import { array, struct } from '../../kernel/layout.js';
+
+/** Most ranks of a team: direct programs unroll over them. */
+export const MAX_GPU_RANKS = 32;
+
+/** Most blocks of a launch: two on each multiprocessor of the largest GPUs. */
+export const MAX_GPU_BLOCKS = 320;
+
+/** Most blocks of a launch of an LL program. */
+export const LL_BLOCKS = 64;
+
+/** LL lines of one block and bank, bytes, shared by the ranks: 32 KB of data. More data goes in several rounds. */
+const LL_BANK_BYTES = 65536;
+
+/** Bytes of an LL line, and of the data in it. */
+export const LINE_BYTES = 16;
+export const LINE_DATA = 8;
+
+/** Channels of a pair of ranks: blocks that move one message together. */
+export const PAIR_CHANNELS = 16;
+
+/** LL lines of one bank of a pair's channel, bytes. */
+const PAIR_BANK_BYTES = 16384;
+
+/** Bytes of the stage, for sending and receiving together. */
+const STAGE_BYTES = 16 * 1024 * 1024;
+
+/** Words of different blocks and peers do not share a line of the second-level cache. */
+const CACHE_LINE = 128;
+
+/** What a block remembers from launch to launch. */
+export const BlockState = struct(
+  'BlockState',
+  {
+    /** Number of the last LL round; the first is 1. */
+    round: 'u32',
+    /** Number of the last meeting of direct programs. */
+    meeting: 'u32',
+  },
+  CACHE_LINE,
+);
+
+/** What a peer tells a block of direct programs. */
+export const Cell = struct(
+  'Cell',
+  {
+    /** LL lines with the names of its send and receive buffers (names.ts). */
+    send: 'packet',
+    recv: 'packet',
+    /** Number of the last meeting whose accesses the peer has finished. */
+    done: 'u32',
+  },
+  64,
+);
+
+/** State of messages between two ranks on one channel, in the area of one of the two, and its inbox. */
+export const Pair = struct(
+  'Pair',
+  {
+    /** Rounds this rank has sent to the peer. */
+    sent: 'u32',
+    gap0: array('u8', 28),
+    /** Rounds this rank has received from the peer. */
+    received: 'u32',
+    gap1: array('u8', 28),
+    /** Number of the last round that the peer has received from this rank; written by the peer. */
+    credit: 'u32',
+    gap2: array('u8', 12),
+    /** LL line with the name of the peer's receive buffer, for the round in its flags; written by the peer. */
+    target: 'packet',
+    /** Number of the last round whose data the peer has written into this rank's buffer. */
+    done: 'u32',
+    gap3: array('u8', 28),
+    bank0: array('u8', PAIR_BANK_BYTES),
+    bank1: array('u8', PAIR_BANK_BYTES),
+  },
+  CACHE_LINE,
+);
+
+/** Offsets in bytes from the beginning of an area. */
+export interface AreaLayout {
+  readonly ranks: number;
+  readonly states: number;
+  readonly cells: number;
+  readonly tokens: number;
+  readonly lines: number;
+  /** LL lines of one rank in a bank, bytes. */
+  readonly slotBytes: number;
+  readonly pairs: number;
+  readonly stage: number;
+  readonly stageBytes: number;
+  /** Size of the whole area. */
+  readonly bytes: number;
+}
+
+/** The layout of the areas of a team. Throws `invalidArgument` for a number of ranks that programs cannot have. */
+export function areaLayout(ranks: number): AreaLayout {
+  if (!Number.isInteger(ranks) || ranks < 1 || ranks > MAX_GPU_RANKS) {
+    throw new TuttiError(
+      'invalidArgument',
+      `a team of ${ranks} GPU ranks; direct programs meet 1 to ${MAX_GPU_RANKS} of them`,
+    );
+  }
+  const round = (bytes: number, unit: number) => Math.ceil(bytes / unit) * unit;
+  const slotBytes = Math.floor(LL_BANK_BYTES / Math.max(2, ranks) / CACHE_LINE) * CACHE_LINE;
+  const states = 0;
+  const cells = states + MAX_GPU_BLOCKS * BlockState.size;
+  const tokens = cells + round(MAX_GPU_BLOCKS * ranks * Cell.size, CACHE_LINE);
+  const lines = tokens + round(LL_BLOCKS * 2 * ranks * LINE_BYTES, CACHE_LINE);
+  const pairs = lines + LL_BLOCKS * 2 * ranks * slotBytes;
+  const stage = round(pairs + PAIR_CHANNELS * ranks * Pair.size, 4096);
+  const bytes = stage + STAGE_BYTES;
+  return { ranks, states, cells, tokens, lines, slotBytes, pairs, stage, stageBytes: STAGE_BYTES, bytes };
+}

@@ -1,0 +1,128 @@
+/**
+ * Work descriptors of programs for GPUs. They travel by value, as the first parameter of a launch (see `descriptorBytes`
+ * of the ptx target), so that nothing has to be written to device memory before a launch, a recorded graph keeps its
+ * own copy, and a kernel finds its fields without a way to memory.
+ */
+
+import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '../../kernel/element-types.js';
+import { array, type Struct, struct } from '../../kernel/layout.js';
+import { averageArgument, encode } from '../../kernel/numeric.js';
+import { argumentRule } from '../arithmetic.js';
+
+/** Descriptor of a collective of `ranks` ranks. */
+export type GpuWork = ReturnType<typeof makeWork>;
+
+function makeWork(ranks: number) {
+  return struct('GpuWork', {
+    send: 'ptr',
+    recv: 'ptr',
+    /** Names of the two for the peers (names.ts). */
+    sendName: 'u64',
+    recvName: 'u64',
+    /** Bytes: of a rank's block for all-gather, reduce-scatter, all-to-all, gather and scatter; of all data otherwise. */
+    bytes: 'u64',
+    /** Bytes from one rank's block to the next in buffers that hold a block per rank. */
+    sendStride: 'u64',
+    recvStride: 'u64',
+    /** Scalar of an average, see ArgumentRule. */
+    argument: 'u64',
+    /** Table of mapped allocations (names.ts); 0 where names are plain. */
+    maps: 'ptr',
+    self: 'u32',
+    root: 'u32',
+    /** The areas of all ranks as this rank addresses them. */
+    areas: array('ptr', ranks),
+  });
+}
+
+const works = new Map<number, GpuWork>();
+
+/** The descriptor of a collective of so many ranks. */
+export function gpuWork(ranks: number): GpuWork {
+  let work = works.get(ranks);
+  if (work === undefined) works.set(ranks, (work = makeWork(ranks)));
+  return work;
+}
+
+/** Messages and groups of messages that one launch of sends and receives takes at most. */
+export const MAX_MESSAGES = 32;
+export const MAX_MESSAGE_GROUPS = 32;
+
+/** Descriptor of a batch of messages: `groups` of those with one peer in one direction, each with its own blocks. */
+export type MessageWork = ReturnType<typeof makeMessageWork>;
+
+function makeMessageWork(ranks: number) {
+  return struct('MessageWork', {
+    maps: 'ptr',
+    self: 'u32',
+    groups: 'u32',
+    areas: array('ptr', ranks),
+    /** Messages in the order of their groups; `name` is that of a receive buffer. */
+    address: array('u64', MAX_MESSAGES),
+    name: array('u64', MAX_MESSAGES),
+    bytes: array('u64', MAX_MESSAGES),
+    /** By group: peer x 2 + (1 where it receives), first block, first message. The entry behind the last is the end. */
+    who: array('u32', MAX_MESSAGE_GROUPS),
+    firstBlock: array('u32', MAX_MESSAGE_GROUPS + 1),
+    firstMessage: array('u32', MAX_MESSAGE_GROUPS + 1),
+  });
+}
+
+const messageWorks = new Map<number, MessageWork>();
+
+export function messageWork(ranks: number): MessageWork {
+  let work = messageWorks.get(ranks);
+  if (work === undefined) messageWorks.set(ranks, (work = makeMessageWork(ranks)));
+  return work;
+}
+
+/** Bits of the scalar that an operator needs where all contributions meet; 0 for operators without one. */
+export function directArgument(type: ElementType, op: ReduceOp, ranks: number): bigint {
+  switch (argumentRule({ type, op }, 'direct')) {
+    case 'none':
+      return 0n;
+    case 'divisor':
+      return BigInt(ranks);
+    case 'scaleFloat32':
+      return encode('float32', Math.fround(1 / ranks));
+    default:
+      return averageArgument(type, ranks);
+  }
+}
+
+/** What one rank alone knows of a call. Addresses are device addresses. */
+export interface GpuArguments {
+  readonly self: number;
+  readonly root?: number;
+  readonly type: ElementType;
+  readonly op?: ReduceOp;
+  /** Elements as the API counts them (per rank for all-gather, reduce-scatter, all-to-all, gather, scatter). */
+  readonly count: number;
+  readonly send: number | bigint;
+  readonly recv: number | bigint;
+  /** Names of the buffers for the peers; the addresses where they are plain, `STAGED` where peers cannot reach them. */
+  readonly sendName: number | bigint;
+  readonly recvName: number | bigint;
+  readonly maps?: number | bigint;
+  readonly areas: readonly (number | bigint)[];
+}
+
+/** Writes the descriptor of a collective at `base` bytes into a view. */
+export function writeGpuWork(
+  view: DataView,
+  base: number,
+  args: GpuArguments,
+  work: Struct = gpuWork(args.areas.length),
+): void {
+  const bytes = args.count * ELEMENT_TYPES[args.type].size;
+  const at = (work as GpuWork).at(view, base);
+  at.set('send', args.send).set('recv', args.recv);
+  at.set('sendName', args.sendName).set('recvName', args.recvName);
+  at.set('bytes', bytes).set('sendStride', bytes).set('recvStride', bytes);
+  at.set('argument', args.op === undefined ? 0 : directArgument(args.type, args.op, args.areas.length));
+  at.set('maps', args.maps ?? 0);
+  at.set('self', args.self).set('root', args.root ?? 0);
+  args.areas.forEach((area, rank) => {
+    at.set('areas', area, rank);
+  });
+}
