@@ -111,11 +111,15 @@ class Cuda:
         self.call("cudaStreamBeginCapture", stream, ctypes.c_int(CAPTURE_THREAD_LOCAL))
 
     def end_capture(self, stream):
-        graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+        graph = ctypes.c_void_p()
         self.call("cudaStreamEndCapture", stream, ctypes.byref(graph))
-        self.check(
-            self.instantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0)), "cudaGraphInstantiate"
-        )
+        return graph
+
+    def executable(self, graph):
+        """Instantiates a graph, which is given back. No stream of this thread may be capturing any more."""
+        executable = ctypes.c_void_p()
+        code = self.instantiate(ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
+        self.check(code, "cudaGraphInstantiate")
         self.call("cudaGraphDestroy", graph)
         return executable
 

@@ -4,6 +4,7 @@ An operation is one Python function without arguments; all its arguments are cty
 """
 
 import ctypes
+from functools import partial
 
 from cuda_runtime import load_library
 
@@ -78,10 +79,24 @@ class Nccl:
         self.call("ncclMemAlloc", ctypes.byref(pointer), ctypes.c_size_t(size))
         return pointer
 
+    def register_buffers(self, cuda, ranks, size):
+        """Registers the send and the receive buffers of all ranks; the result gives each back."""
+        handles = []
+        for rank in ranks:
+            cuda.use(rank.device)
+            for pointer in (rank.send, rank.recv):
+                handle = ctypes.c_void_p()
+                self.call(
+                    "ncclCommRegister", rank.comm, pointer, ctypes.c_size_t(size), ctypes.byref(handle)
+                )
+                handles.append(partial(self.call, "ncclCommDeregister", rank.comm, handle))
+        return handles
+
     def register_windows(self, cuda, ranks, size):
-        """Symmetric windows over the send and the receive buffers of all ranks."""
-        windows = []
+        """Symmetric windows over the send and the receive buffers of all ranks; the result gives each back."""
+        handles = []
         for side in ("send", "recv"):
+            made = []
             self.call("ncclGroupStart")
             for rank in ranks:
                 cuda.use(rank.device)
@@ -94,20 +109,20 @@ class Nccl:
                     ctypes.byref(window),
                     WINDOW_COLLECTIVE_SYMMETRIC,
                 )
-                windows.append((rank, window))
+                made.append((rank, window))
+            # The windows are written when the group ends.
             self.call("ncclGroupEnd")
-        return windows
+            handles += [
+                partial(self.call, "ncclCommWindowDeregister", rank.comm, window) for rank, window in made
+            ]
+        return handles
 
-    def deregister_windows(self, windows):
-        for rank, window in windows:
-            self.call("ncclCommWindowDeregister", rank.comm, window)
-
-    def operation(self, name, ranks, size):
+    def operation(self, name, ranks, size, lib=None):
         """
         The operation over all ranks of this process as one function. `size`: bytes of the larger side of a rank.
-        The function returns 0, or the first error code that is not 0 combined with the others.
+        The function returns 0, or the error codes of its calls joined. `lib`: whose functions to call instead.
         """
-        lib = self.lib
+        lib = lib or self.lib
         shared = name in ("allGather", "reduceScatter", "allToAll")
         count = ctypes.c_size_t(size // FLOAT_BYTES // (ranks[0].size if shared else 1))
         calls = []
@@ -154,6 +169,16 @@ class Nccl:
             return code | end()
 
         return grouped
+
+
+class NothingDone:
+    """In place of the library: every function is one of C's that does next to nothing."""
+
+    def __init__(self):
+        self.function = ctypes.CDLL(None).labs
+
+    def __getattr__(self, name):
+        return self.function
 
 
 def expected_output(name, rank, size, elements, value):

@@ -2,15 +2,17 @@
 """Times NCCL's collectives on the GPUs of this machine, by the loops that bench/cuda times ours with.
 
 usage: nccl_loops.py [--processes 1|N] [--gpus 2] [--sizes 8,512K,...] [--operations allReduce,...]
-                     [--kinds plain,graph,symmetric,symmetric-graph] [--repetitions 5] [--limit SECONDS] [--out FILE]
+                     [--kinds plain,graph,...] [--repetitions 5] [--limit SECONDS] [--out FILE]
   --processes 1: this process drives all GPUs, with group calls; N: a process for each GPU.
+  --kinds: `plain` calls on memory of cudaMalloc; `registered`: on memory of ncclMemAlloc under ncclCommRegister;
+           `symmetric`: on symmetric windows. Each also as `graph`, `registered-graph`, `symmetric-graph`.
 
 A sample of one operation, size and kind: a call and a wait for it, a second call that lines the GPUs up, then an
 event, so many calls (or launches of a graph of 20 calls) without a pause, an event, a wait. Per call: `eventUs` is
 the time between the events, `wallUs` the host's time from the first call until the wait is over, `enqueueUs` the
 host's time for the calls alone. Each is that of the slowest rank. Result: one JSON object.
 
-Python's own share of a call is small and told: `pythonUs` is what a call of a function that does nothing takes.
+Python's own share of a call is told: `pythonUs` is what the same calls take when the functions do nothing.
 NVLink multicast stays off.
 """
 
@@ -32,9 +34,17 @@ os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from cuda_runtime import Cuda, gpu_facts  # noqa: E402
-from nccl_library import FLOAT_BYTES, OPERATIONS, Nccl, Rank, UniqueId, expected_output  # noqa: E402
+from nccl_library import (  # noqa: E402
+    FLOAT_BYTES,
+    OPERATIONS,
+    Nccl,
+    NothingDone,
+    Rank,
+    UniqueId,
+    expected_output,
+)
 
-KINDS = ("plain", "graph", "symmetric", "symmetric-graph")
+KINDS = ("plain", "graph", "registered", "registered-graph", "symmetric", "symmetric-graph")
 DEFAULT_SIZES = [8 * 4**k for k in range(14)]  # 8 B to 512 MiB
 GRAPH_CALLS = 20
 CHECKED_BYTES = 512 * 1024
@@ -95,10 +105,14 @@ class Loops:
             cuda.begin_capture(rank.stream)
         for _ in range(calls):
             self.nccl.check(operation(), what)
-        executables = []
+        graphs = []
         for rank in self.ranks:
             cuda.use(rank.device)
-            executables.append((cuda.end_capture(rank.stream), rank.stream))
+            graphs.append(cuda.end_capture(rank.stream))
+        executables = []
+        for rank, graph in zip(self.ranks, graphs):
+            cuda.use(rank.device)
+            executables.append((cuda.executable(graph), rank.stream))
         launch = cuda.lib.cudaGraphLaunch
         if len(executables) == 1:
             executable, stream = executables[0]
@@ -192,15 +206,20 @@ class Loops:
         return wrong
 
 
-def python_call_us():
-    """What a call of a C function that does next to nothing takes, with as many arguments as an all-reduce has."""
-    function = ctypes.CDLL(None).labs
-    arguments = (ctypes.c_void_p(1), ctypes.c_void_p(2), ctypes.c_size_t(3), *[ctypes.c_int(1)] * 4)
-    count = 20000
-    begin = time.perf_counter()
-    for _ in range(count):
-        function(*arguments)
-    return (time.perf_counter() - begin) * 1e6 / count
+def python_us(nccl, ranks, names):
+    """What Python takes for each operation: its time with functions that do next to nothing, least of some loops."""
+    nothing = NothingDone()
+    shares = {}
+    for name in names:
+        operation = nccl.operation(name, ranks, 1024, nothing)
+        loops = []
+        for _ in range(10):
+            begin = time.perf_counter()
+            for _ in range(1000):
+                operation()
+            loops.append((time.perf_counter() - begin) * 1e6 / 1000)
+        shares[name] = min(loops)
+    return shares
 
 
 def measure_ranks(options, rank_numbers, meeting, folder):
@@ -239,43 +258,54 @@ def measure_ranks(options, rank_numbers, meeting, folder):
     loops = Loops(cuda, nccl, ranks, meeting, options)
     wrong, notes = {}, []
 
-    def buffers(allocate):
+    def allocate_plain(device):
+        return cuda.malloc(device, largest)
+
+    def allocate_nccl(device):
+        return nccl.malloc(cuda, device, largest)
+
+    def free_plain(pointer):
+        cuda.call("cudaFree", pointer)
+
+    def free_nccl(pointer):
+        nccl.call("ncclMemFree", pointer)
+
+    first_ms = None
+    for memory_kind, allocate, free_one, register in (
+        ("plain", allocate_plain, free_plain, None),
+        ("registered", allocate_nccl, free_nccl, nccl.register_buffers),
+        ("symmetric", allocate_nccl, free_nccl, nccl.register_windows),
+    ):
+        # `plain` and `graph`, or `symmetric` and `symmetric-graph`.
+        graph_kind = "graph" if memory_kind == "plain" else f"{memory_kind}-graph"
+        kinds = [kind for kind in (memory_kind, graph_kind) if kind in options.kinds]
+        if not kinds:
+            continue
+        if memory_kind == "symmetric" and not nccl.has_windows:
+            notes.append("this version of NCCL has no symmetric windows")
+            continue
         for rank in ranks:
             rank.send, rank.recv = allocate(rank.device), allocate(rank.device)
-
-    def sweep(kinds):
+        handles = register(cuda, ranks, largest) if register else []
+        if first_ms is None:
+            began = time.perf_counter()
+            loops.run(nccl.operation("allReduce", ranks, min(options.sizes)), "allReduce")
+            first_ms = (time.perf_counter() - began) * 1e3
+            memory["afterAllReduce"] = [bytes_ - 2 * largest for bytes_ in used()]
         for name in options.operations:
-            wrong[f"{name}, {kinds[0]}"] = loops.verify(name, CHECKED_BYTES)
+            wrong[f"{name}, {memory_kind}"] = loops.verify(name, CHECKED_BYTES)
         for name in options.operations:
             for bytes_ in options.sizes:
                 for kind in kinds:
                     loops.measure(name, bytes_, kind, kind.endswith("graph"))
-
-    plain = [kind for kind in ("plain", "graph") if kind in options.kinds]
-    if plain:
-        buffers(lambda device: cuda.malloc(device, largest))
-        owned = 2 * largest
-        began = time.perf_counter()
-        loops.run(nccl.operation("allReduce", ranks, min(options.sizes)), "allReduce")
-        first_ms = (time.perf_counter() - began) * 1e3
-        sweep(plain)
-        # What the communicator holds once it has done everything, without the buffers of the benchmark.
-        memory["afterUse"] = [bytes_ - owned for bytes_ in used()]
+        # What the communicator holds by now, without the buffers of the benchmark.
+        memory[f"after {memory_kind}"] = [bytes_ - 2 * largest for bytes_ in used()]
+        for give_back in handles:
+            give_back()
         for rank in ranks:
             cuda.use(rank.device)
-            cuda.call("cudaFree", rank.send)
-            cuda.call("cudaFree", rank.recv)
-    else:
-        first_ms = None
-    symmetric = [kind for kind in ("symmetric", "symmetric-graph") if kind in options.kinds]
-    if symmetric and not nccl.has_windows:
-        notes.append("this version of NCCL has no symmetric windows")
-    elif symmetric:
-        buffers(lambda device: nccl.malloc(cuda, device, largest))
-        windows = nccl.register_windows(cuda, ranks, largest)
-        sweep(symmetric)
-        memory["afterSymmetricUse"] = [bytes_ - 2 * largest for bytes_ in used()]
-        nccl.deregister_windows(windows)
+            free_one(rank.send)
+            free_one(rank.recv)
 
     report = {
         "version": nccl.version(),
@@ -284,7 +314,7 @@ def measure_ranks(options, rank_numbers, meeting, folder):
         "initMs": init_ms,
         "firstCallMs": first_ms,
         "memoryBytes": memory,
-        "pythonUs": python_call_us(),
+        "pythonUs": python_us(nccl, ranks, options.operations),
         "allToAll": "ncclAlltoAll" if nccl.has_all_to_all else "sends and receives",
         "notes": notes,
         "wrong": wrong,
