@@ -25,6 +25,7 @@ const COLLECTIVE_OF: Partial<Record<CollectiveName, Collective>> = {
   reduce_scatter: 'reduceScatter',
   broadcast: 'broadcast',
   reduce: 'reduce',
+  alltoall: 'allToAll',
 };
 
 const isEach = (text: string | undefined): boolean => text?.toLowerCase() === EACH;

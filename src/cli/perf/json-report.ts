@@ -114,8 +114,8 @@ function result(row: ResultRow, report: PerfReport): string {
     ['root', string(String(row.root).padStart(6))],
     ['out_of_place', side(row.outOfPlace, report.cpuTime)],
     ...iterations('out_of_place_per_iter', row.outOfPlace),
-    ['in_place', side(row.inPlace, report.cpuTime)],
-    ...iterations('in_place_per_iter', row.inPlace),
+    ['in_place', row.inPlace === undefined ? 'null' : side(row.inPlace, report.cpuTime)],
+    ...(row.inPlace === undefined ? [] : iterations('in_place_per_iter', row.inPlace)),
     ['actual_iterations', String(row.timedIterations ?? report.iterations)],
     ['experiment_name', string('')],
   ]);

@@ -21,6 +21,7 @@ import {
   bandwidthFor,
   type Counts,
   countsFor,
+  hasInPlace,
   iterationsFor,
   rotationOffset,
   sweepSizes,
@@ -166,6 +167,8 @@ export class Measurement {
         return comm.prepare.allGather(send, recv, { type });
       case 'reduce_scatter':
         return comm.prepare.reduceScatter(send, recv, reduction);
+      case 'alltoall':
+        return comm.prepare.allToAll(send, recv, { type });
       default:
         throw new TuttiError('invalidUsage', `${this.#options.collective} cannot be measured yet`);
     }
@@ -391,7 +394,7 @@ export class Measurement {
         const counts = countsFor(collective, bytes, size, this.#size);
         events.progress(`${collective} of ${combination.type}, ${counts.bytes} bytes`);
         const outOfPlace = await this.#side(combination, counts, false);
-        const inPlace = await this.#side(combination, counts, true);
+        const inPlace = hasInPlace(collective) ? await this.#side(combination, counts, true) : undefined;
         const stamp = reportTimestamps ? { timestamp: formatTimestamp(new Date()) } : {};
         events.row({
           bytes: counts.bytes,
@@ -399,7 +402,7 @@ export class Measurement {
           ...labels(collective, combination),
           timedIterations: this.#iterations(counts),
           outOfPlace,
-          inPlace,
+          ...(inPlace === undefined ? {} : { inPlace }),
           ...stamp,
         });
       }

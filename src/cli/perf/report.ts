@@ -30,7 +30,8 @@ export interface ResultRow {
   /** -1 when the collective has none. */
   readonly root: number;
   readonly outOfPlace: SideResult;
-  readonly inPlace: SideResult;
+  /** Absent for a collective that cannot be done in place. */
+  readonly inPlace?: SideResult;
   /** Local time `YYYY-MM-DD HH:MM:SS`, with `-S 1`. */
   readonly timestamp?: string;
   /** Timed operations; the same as asked for unless a time limit cut them. */
@@ -76,11 +77,15 @@ export function bandwidthVerdict(summary: Summary): Verdict {
   return summary.averageBusBandwidth < REQUIRED_FRACTION * required ? 'FAILED' : 'OK';
 }
 
-/** Mean busbw over all rows and both sides; NaN without rows. */
+/** Mean busbw over all sides that were measured of all rows; NaN without rows. */
 export function averageBusBandwidth(rows: readonly ResultRow[]): number {
   let sum = 0;
-  for (const row of rows) sum += row.outOfPlace.busbw + row.inPlace.busbw;
-  return sum / (2 * rows.length);
+  let sides = 0;
+  for (const { outOfPlace, inPlace } of rows) {
+    sum += outOfPlace.busbw + (inPlace?.busbw ?? 0);
+    sides += inPlace === undefined ? 1 : 2;
+  }
+  return sum / sides;
 }
 
 /** Exit status of wrong data or too little bandwidth (nccl-tests: 7). */

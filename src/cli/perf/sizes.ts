@@ -27,7 +27,13 @@ export const MEASURED: readonly CollectiveName[] = [
   'reduce_scatter',
   'broadcast',
   'reduce',
+  'alltoall',
 ];
+
+/** Whether it can be done in one buffer. */
+export function hasInPlace(collective: CollectiveName): boolean {
+  return collective !== 'alltoall' && collective !== 'sendrecv';
+}
 
 export type CollectiveName = (typeof COLLECTIVE_NAMES)[number];
 

@@ -6,6 +6,7 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 
 export interface ParsedSide {
+  /** NaN for N/A: the side was not measured. */
   readonly timeUs: number;
   readonly algbw: number;
   readonly busbw: number;

@@ -2,8 +2,8 @@
  * The text output of `tutti perf`, byte for byte in the shape of nccl-tests 2.19.6, so that scripts that read
  * the tables of `all_reduce_perf` read these too.
  *
- * Differences: the first line names tutti, a host rank has `[host]` where a GPU has its PCI address, and the
- * list of ranks is never cut.
+ * Differences: the first line names tutti, a host rank has `[host]` where a GPU has its PCI address, the list of
+ * ranks is never cut, and where a collective cannot be done in place that side says N/A throughout.
  */
 import { formatGeneral, formatToFit } from './number-format.js';
 import { bandwidthVerdict, type RankPlace, type ResultRow, type SideResult, type Summary } from './report.js';
@@ -127,7 +127,12 @@ export function formatRow(row: ResultRow, columns: TableColumns): string {
   ]);
 }
 
-function formatSide(side: SideResult, columns: TableColumns): string {
+function formatSide(side: SideResult | undefined, columns: TableColumns): string {
+  if (side === undefined) {
+    const widths = [TIME_WIDTH, ...Array<number>(3).fill(BANDWIDTH_WIDTH)];
+    if (columns.perIteration) widths.push(...Array<number>(4).fill(TIME_WIDTH));
+    return widths.map((width) => `  ${'N/A'.padStart(width)}`).join('');
+  }
   const fields = [
     formatToFit(side.timeUs, TIME_WIDTH),
     formatToFit(side.algbw, BANDWIDTH_WIDTH),

@@ -83,6 +83,9 @@ describe('JSON report', () => {
       times_us: [9, 1, 2, 3],
     });
     expect(json.results[0]).not.toHaveProperty('in_place_per_iter');
+    const { inPlace: _, ...oneSided } = row;
+    const { results } = JSON.parse(formatJsonReport({ ...REPORT, rows: [oneSided] }));
+    expect(results[0].in_place).toBeNull();
     expect(json.out_of_bounds).toEqual({ count: 2, okay: 'false' });
     expect(json.average_bus_bandwidth).toEqual({ bandwidth: 1, okay: 'false' });
     expect(json.errors).toEqual(['e']);

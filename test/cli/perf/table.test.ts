@@ -137,6 +137,11 @@ function iterationsOf(side: SideResult): Pick<SideResult, 'iterations'> {
 }
 
 describe('row', () => {
+  it('says N/A for the side that a collective does not have', () => {
+    const { inPlace: _, ...row } = exampleRow();
+    expect(formatRow(row, PLAIN).slice(-34)).toBe('      N/A     N/A     N/A     N/A\n'.padStart(34));
+  });
+
   it('has the fields of nccl-tests in their widths', () => {
     expect(formatRow(exampleRow(), PLAIN)).toBe(
       '     1048576        262144     float     sum      -1  12345.7  1234.6    0.13       0  12345.7  1234.6    0.13     N/A\n',
@@ -199,8 +204,10 @@ describe('footer', () => {
 
   it('averages both sides of all rows, and nothing of nothing', () => {
     const row = exampleRow();
-    const rows = [row, { ...row, inPlace: { ...row.inPlace, busbw: 4.126 } }];
+    const rows = [row, { ...row, inPlace: { ...row.outOfPlace, busbw: 4.126 } }];
     expect(averageBusBandwidth(rows)).toBeCloseTo(1.126);
+    const { inPlace: _, ...oneSided } = row;
+    expect(averageBusBandwidth([oneSided])).toBe(row.outOfPlace.busbw);
     expect(averageBusBandwidth([])).toBeNaN();
   });
 });
@@ -220,16 +227,18 @@ const side: fc.Arbitrary<SideResult> = fc
   )
   .map(({ samples, ...rest }) => ({ ...rest, iterations: iterationStatistics(samples) }));
 
-const row: fc.Arbitrary<ResultRow> = fc.record({
-  bytes: fc.nat({ max: Number.MAX_SAFE_INTEGER }),
-  count: fc.nat(),
-  type: fc.constantFrom('float', 'bfloat16', 'int8'),
-  op: fc.constantFrom('sum', 'none', ''),
-  root: fc.integer({ min: -1, max: 9999 }),
-  outOfPlace: side,
-  inPlace: side,
-  timestamp: fc.constantFrom('2026-01-02 03:04:05', '1999-12-31 23:59:59'),
-});
+const row: fc.Arbitrary<ResultRow> = fc
+  .record({
+    bytes: fc.nat({ max: Number.MAX_SAFE_INTEGER }),
+    count: fc.nat(),
+    type: fc.constantFrom('float', 'bfloat16', 'int8'),
+    op: fc.constantFrom('sum', 'none', ''),
+    root: fc.integer({ min: -1, max: 9999 }),
+    outOfPlace: side,
+    inPlace: fc.option(side, { nil: undefined }),
+    timestamp: fc.constantFrom('2026-01-02 03:04:05', '1999-12-31 23:59:59'),
+  })
+  .map(({ inPlace, ...rest }) => (inPlace === undefined ? rest : { ...rest, inPlace }));
 
 const columnSets: fc.Arbitrary<TableColumns> = fc.record({
   cpuTime: fc.boolean(),
@@ -301,7 +310,8 @@ describe('parser', () => {
           });
           expect(timestamp).toBe(columns.timestamps ? original.timestamp : undefined);
           expectSide(outOfPlace, original.outOfPlace, columns);
-          expectSide(inPlace, original.inPlace, columns);
+          if (original.inPlace !== undefined) expectSide(inPlace, original.inPlace, columns);
+          else expect(inPlace).toMatchObject({ timeUs: NaN, algbw: NaN, busbw: NaN });
         }
       }),
     );
