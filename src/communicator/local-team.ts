@@ -4,70 +4,10 @@
  */
 
 import type { HostDevice } from '../device/host/host-device.js';
-import { TuttiError } from '../errors/tutti-error.js';
+import { createLocalControls } from './local-control.js';
 import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
-import type { RingLinks, Team, Trouble } from './team.js';
-
-/** Longest time of a timer in Node, ms. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
-
-/** One meeting of all ranks: contributions so far, and who waits for the rest. */
-class Meeting {
-  readonly done: Promise<Uint8Array[]>;
-  readonly #label: string;
-  readonly #parts: (Uint8Array | undefined)[];
-  readonly #timer: NodeJS.Timeout | undefined;
-  #resolve!: (parts: Uint8Array[]) => void;
-  #reject!: (error: TuttiError) => void;
-
-  /** `onTimeout` is called when not all ranks have come within `timeoutMs` (0: no limit). */
-  constructor(label: string, size: number, timeoutMs: number, onTimeout: () => void) {
-    this.#label = label;
-    this.#parts = new Array(size).fill(undefined);
-    this.done = new Promise<Uint8Array[]>((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
-    // A meeting that fails while nobody waits must not end the process.
-    this.done.catch(() => {});
-    if (timeoutMs === 0) return;
-    // The timer also keeps the process alive: whoever waits gets an answer.
-    this.#timer = setTimeout(
-      () => {
-        onTimeout();
-        this.fail(this.#timeout(timeoutMs));
-      },
-      Math.min(timeoutMs, LONGEST_TIMER_MS),
-    );
-  }
-
-  /** True when all ranks have come. */
-  join(rank: number, bytes: Uint8Array): boolean {
-    this.#parts[rank] = bytes;
-    if (this.#parts.includes(undefined)) return false;
-    clearTimeout(this.#timer);
-    this.#resolve(this.#parts as Uint8Array[]);
-    return true;
-  }
-
-  fail(error: TuttiError): void {
-    clearTimeout(this.#timer);
-    this.#reject(error);
-  }
-
-  #timeout(timeoutMs: number): TuttiError {
-    const missing = [...this.#parts.keys()].filter((rank) => this.#parts[rank] === undefined);
-    const who = missing.length === 1 ? `rank ${missing[0]}` : `ranks ${missing.join(', ')}`;
-    return new TuttiError(
-      'timeout',
-      `${this.#label}: not done after ${timeoutMs} ms; ${who} did not call it`,
-      {
-        rank: missing[0]!,
-      },
-    );
-  }
-}
+import type { RingLinks, Team } from './team.js';
 
 /** Makes the teams of `size` ranks in this thread. */
 export function createLocalTeams(
@@ -77,10 +17,7 @@ export function createLocalTeams(
 ): Team[] {
   const areas: number[] = [];
   const extensions: number[] = [];
-  const meetings = new Map<string, Meeting>();
-  const listeners: ((trouble: Trouble) => void)[][] = Array.from({ length: size }, () => []);
-  let failure: TuttiError | undefined;
-  const closed = new Set<number>();
+  const controls = createLocalControls(size, timeoutMs);
   try {
     for (let rank = 0; rank < size; rank++) areas.push(device.allocate(rankAreaBytes(shape), 4096));
   } catch (error) {
@@ -90,22 +27,9 @@ export function createLocalTeams(
   const segments = new Array<number>(size).fill(device.segmentBase);
 
   const makeTeam = (rank: number): Team => {
-    const sequences = new Map<string, number>();
+    const control = controls[rank]!;
     const next = (rank + 1) % size;
     const prev = (rank + size - 1) % size;
-    const allGather = async (bytes: Uint8Array, label: string): Promise<Uint8Array[]> => {
-      if (failure !== undefined) throw failure;
-      const sequence = sequences.get(label) ?? 0;
-      sequences.set(label, sequence + 1);
-      const key = `${label} ${sequence}`;
-      let meeting = meetings.get(key);
-      if (meeting === undefined) {
-        meeting = new Meeting(label, size, timeoutMs, () => meetings.delete(key));
-        meetings.set(key, meeting);
-      }
-      if (meeting.join(rank, bytes)) meetings.delete(key);
-      return meeting.done;
-    };
     return {
       rank,
       size,
@@ -130,30 +54,14 @@ export function createLocalTeams(
         extensions.push(address);
         return address;
       },
-      allGather,
-      barrier: async (label) => {
-        await allGather(new Uint8Array(0), label);
-      },
-      departed: () => (closed.has(rank) ? undefined : closed.values().next().value),
-      onTrouble: (listener) => {
-        listeners[rank]!.push(listener);
-      },
-      tell: (trouble) => {
-        failure ??= new TuttiError(
-          'remoteError',
-          `rank ${trouble.culprit} has left the communicator (${trouble.kind})`,
-          { rank: trouble.culprit },
-        );
-        for (const meeting of meetings.values()) meeting.fail(failure);
-        meetings.clear();
-        listeners.forEach((list, other) => {
-          if (other !== rank) for (const listener of list) listener(trouble);
-        });
-      },
+      allGather: control.allGather,
+      barrier: control.barrier,
+      departed: control.departed,
+      onTrouble: control.onTrouble,
+      tell: control.tell,
       close: async () => {
         // Areas go when the last rank has left: until then others may still look at them.
-        closed.add(rank);
-        if (closed.size === size) for (const address of [...areas, ...extensions]) device.free(address);
+        if (control.leave()) for (const address of [...areas, ...extensions]) device.free(address);
       },
     };
   };

@@ -14,16 +14,14 @@ import type { WaitPeer } from '../device/host/waiting.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { ownIdentity, type ProcessIdentity } from '../system/process-liveness.js';
 import { decodeAnnouncement, encodeAnnouncement } from '../system/shared-memory.js';
+import { exchange, processControl } from './process-control.js';
 import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
 import { openSocketTeam } from './socket-team.js';
-import { type RingLinks, type Team, TROUBLE_KINDS } from './team.js';
+import type { RingLinks, Team } from './team.js';
 
 /** Bytes of the challenge, written where the ring's control structures begin (nobody uses them yet). */
 const CHALLENGE_BYTES = 16;
-
-/** Twenty-four days, the longest time of a timer in Node, ms. */
-const LONGEST_WAIT_MS = 2 ** 31 - 1;
 
 /** What a rank tells the others about itself. Plain JSON: it is sent once. */
 interface Introduction {
@@ -38,34 +36,10 @@ interface Introduction {
   readonly settings: string;
 }
 
-async function exchange<T>(bootstrap: Bootstrap, label: string, own: T): Promise<T[]> {
-  const all = await bootstrap.allGather(new TextEncoder().encode(JSON.stringify(own)), label);
-  return all.map((bytes) => JSON.parse(new TextDecoder().decode(bytes)) as T);
-}
-
 function settingsKey(settings: Settings): string {
   const { shape, choices, ranksPerNode, check } = settings;
   const { algorithm = 'auto', protocol = 'auto' } = choices;
   return JSON.stringify({ ...shape, algorithm, protocol, ranksPerNode: ranksPerNode ?? 'auto', check });
-}
-
-/** Forwards losses and aborts that the bootstrap reports. */
-function troubleListener(bootstrap: Bootstrap): Pick<Team, 'onTrouble' | 'tell'> {
-  return {
-    onTrouble: (listener) => {
-      bootstrap.onPeerLost((rank, reason) => listener({ kind: 'peerDied', culprit: rank }, reason));
-      bootstrap.onAbort((rank, reason) => {
-        const [, word, culprit] = /^(\w+):(\d+)$/.exec(reason) ?? [];
-        const kind = TROUBLE_KINDS.find((one) => one === word);
-        listener(
-          kind === undefined ? { kind: 'aborted', culprit: rank } : { kind, culprit: Number(culprit) },
-        );
-      });
-    },
-    tell: ({ kind, culprit }) => {
-      void bootstrap.abort(`${kind}:${culprit}`).catch(() => {});
-    },
-  };
 }
 
 /** Brings the ranks of a bootstrap together, over shared memory when all of them can. */
@@ -156,13 +130,8 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
     await bootstrap.barrier('ready');
     device.unlinkSegment();
 
-    // From here on the time limit is that of operations; the bootstrap has no way to wait for ever.
-    const limit = { timeoutMs: settings.timeoutMs > 0 ? settings.timeoutMs : LONGEST_WAIT_MS };
-    const control = {
-      allGather: (bytes: Uint8Array, label: string) => bootstrap.allGather(bytes, label, limit),
-      barrier: (label: string) => bootstrap.barrier(label, limit),
-      ...troubleListener(bootstrap),
-    };
+    // From here on the time limit is that of operations.
+    const control = processControl(bootstrap, settings.timeoutMs);
     if (!shared) {
       const reason = problems.find((other) => other.problem !== undefined)?.problem ?? 'unknown';
       for (const window of windows.splice(0)) window.close();

@@ -4,7 +4,7 @@
  *
  * Layouts are those of the library's public header (infiniband/verbs.h), which keeps them compatible between versions.
  */
-import { openLibrary } from './native-library.js';
+import { openLibrary } from '../../system/native-library.js';
 
 const LIBRARY = 'libibverbs.so.1';
 

@@ -5,7 +5,7 @@
  * once into plain data. Layouts of structures and numbers of fields are those of the library's public header (nvml.h of
  * CUDA 12 and 13), which keeps them compatible between versions.
  */
-import { type NativeCall, openLibrary } from './native-library.js';
+import { type NativeCall, openLibrary } from '../../system/native-library.js';
 import type { NvmlC2cLink, NvmlDevice, NvmlFabric, NvmlFacts, NvmlLink, NvmlP2p } from './nvml-facts.js';
 
 const LIBRARY = 'libnvidia-ml.so.1';

@@ -1,0 +1,123 @@
+/** Streams (queues of work on a GPU) and events (marks in them). */
+
+import type { CudaDevice } from './cuda-device.js';
+import { CUDA } from './cuda-error.js';
+
+/** CU_STREAM_NON_BLOCKING: does not wait for the legacy default stream. */
+const NON_BLOCKING = 1;
+/** CU_EVENT_DISABLE_TIMING: the cheap kind. */
+const NO_TIMING = 2;
+
+export class Stream {
+  readonly device: CudaDevice;
+  readonly handle: number;
+  readonly #owned: boolean;
+  #gone = false;
+
+  /** A new stream, or with `handle` a foreign one, which is never destroyed here. */
+  constructor(device: CudaDevice, handle?: number) {
+    const { calls } = device;
+    this.device = device;
+    this.#owned = handle === undefined;
+    if (handle !== undefined) {
+      this.handle = handle;
+      return;
+    }
+    device.makeCurrent();
+    this.handle = calls.value(
+      (out) => calls.functions.cuStreamCreate(out, NON_BLOCKING),
+      `create a stream on ${device.label}`,
+    );
+  }
+
+  /** Whether everything in it is done. Throws what went wrong in it. */
+  get isIdle(): boolean {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    const code = calls.functions.cuStreamQuery(this.handle);
+    if (code === CUDA.notReady) return false;
+    calls.check(code, `run work on ${this.device.label}`);
+    return true;
+  }
+
+  /** Blocks this thread until everything in it is done. Throws what went wrong in it. */
+  synchronize(): void {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    calls.check(calls.functions.cuStreamSynchronize(this.handle), `run work on ${this.device.label}`);
+  }
+
+  /** Work that is put into it from here on waits for the mark. */
+  waitFor(event: Event): void {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    calls.check(
+      calls.functions.cuStreamWaitEvent(this.handle, event.handle, 0),
+      'let a stream wait for an event',
+    );
+  }
+
+  /** Whether what is put into it now goes into a graph instead of being run. */
+  get isCapturing(): boolean {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    return calls.value((out) => calls.functions.cuStreamIsCapturing(this.handle, out), 'ask a stream') !== 0;
+  }
+
+  destroy(): void {
+    if (this.#gone || !this.#owned) return;
+    this.#gone = true;
+    this.device.makeCurrent();
+    this.device.calls.functions.cuStreamDestroy(this.handle);
+  }
+}
+
+export class Event {
+  readonly device: CudaDevice;
+  readonly handle: number;
+  #gone = false;
+
+  constructor(device: CudaDevice, { timing = false }: { timing?: boolean } = {}) {
+    const { calls } = device;
+    device.makeCurrent();
+    this.device = device;
+    this.handle = calls.value(
+      (out) => calls.functions.cuEventCreate(out, timing ? 0 : NO_TIMING),
+      `create an event on ${device.label}`,
+    );
+  }
+
+  /** Marks the present end of a stream. */
+  record(stream: number): void {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    calls.check(calls.functions.cuEventRecord(this.handle, stream), 'record an event');
+  }
+
+  /** Whether the stream has passed the mark. Throws what went wrong before it. */
+  get isDone(): boolean {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    const code = calls.functions.cuEventQuery(this.handle);
+    if (code === CUDA.notReady) return false;
+    calls.check(code, `run work on ${this.device.label}`);
+    return true;
+  }
+
+  /** Milliseconds from an earlier mark to this one; both must be passed and made with `timing`. */
+  millisecondsSince(start: Event): number {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    return calls.value(
+      (out) => calls.functions.cuEventElapsedTime(out, start.handle, this.handle),
+      'read the time between events',
+    );
+  }
+
+  destroy(): void {
+    if (this.#gone) return;
+    this.#gone = true;
+    this.device.makeCurrent();
+    this.device.calls.functions.cuEventDestroy(this.handle);
+  }
+}
