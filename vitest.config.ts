@@ -7,18 +7,25 @@
  */
 import { defineConfig } from 'vitest/config';
 
-/** Tests that need nothing but a processor. */
+/** Tests that need nothing but a processor; commands that start no ranks are among them. */
 const PURE = [
   'test/bench/**/*.test.ts',
+  'test/cli/kernel.test.ts',
   'test/cli/perf/[!c]*.test.ts', // all but command.test.ts
-  'test/cli/topo/[!cd]*.test.ts', // all but command.test.ts and docs.test.ts
-  'test/cli/tune/[!c]*.test.ts',
+  'test/cli/topo/**/*.test.ts',
+  'test/cli/tune/**/*.test.ts',
   'test/collectives/**/*.test.ts',
   'test/kernel/**/*.test.ts',
   'test/planning/**/*.test.ts',
   'test/tuning/**/*.test.ts',
   'test/verifier/**/*.test.ts',
   'test/topology/**/*.test.ts', // all but GOLDEN
+  'test/ci.test.ts',
+  'test/docs.test.ts',
+  'test/environment.test.ts',
+  'test/layers.test.ts',
+  'test/requirements.test.ts',
+  'test/text.test.ts',
 ];
 
 /** Tests that start a thread on every core. */

@@ -52,10 +52,10 @@ describe('.ci/run', () => {
     expect(script.filter((line) => /\bstage test "\$TEST_LIMIT" "\$TEST_LINE"/.test(line))).toHaveLength(1);
   });
 
-  it('gives its stages less than 20 minutes together', () => {
+  it('ends what hangs: its stages take less than 40 minutes together', () => {
     const limits = [...read('.ci/run').matchAll(/^[A-Z]+_LIMIT=(\d+)$/gm)].map((match) => Number(match[1]));
     expect(limits).toHaveLength(4);
-    expect(limits.reduce((sum, limit) => sum + limit)).toBeLessThan(20 * 60);
+    expect(limits.reduce((sum, limit) => sum + limit)).toBeLessThan(40 * 60);
   });
 });
 

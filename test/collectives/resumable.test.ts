@@ -7,6 +7,7 @@ import { describe, expect, it } from 'vitest';
 import type { RingCollective } from '#src/collectives/ring.js';
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
 import { WASM_TRAITS } from '#src/kernel/ir.js';
+import { effort } from '../effort.js';
 import { inputsFor, pick, random } from './random-call.js';
 import { type SimulatedCall, SimulatedTeam, type TeamOptions } from './simulated-team.js';
 import { WasmMachine, type WasmMachineOptions } from './wasm-machine.js';
@@ -100,7 +101,7 @@ describe.each(SHAPES)('%s', (_, shape) => {
         const options = { ranks, channels, bufferBytes: 65536 };
         runCalls({ choose: unfair(seed) }, options, calls(seed, ranks), seed);
       }),
-      { numRuns: 15 },
+      { numRuns: effort(6, 15) },
     );
   });
 

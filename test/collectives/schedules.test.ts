@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { RingCollective } from '#src/collectives/ring.js';
 import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '#src/kernel/element-types.js';
 import { explore } from '#src/kernel/interpreter/explore.js';
+import { effort } from '../effort.js';
 import { inputsFor, pick, random } from './random-call.js';
 import { type SimulatedCall, simulatedTeam, type TeamOptions } from './simulated-team.js';
 
@@ -82,10 +83,10 @@ describe.each(SHAPES)('%s', (_, shape) => {
   for (const collective of COLLECTIVES) {
     it(`${collective} is right under every schedule on 2 to 5 ranks of one thread`, () => {
       for (const [ranks, seeds] of [
-        [2, 30],
-        [3, 30],
-        [4, 12],
-        [5, 8],
+        [2, effort(15, 30)],
+        [3, effort(12, 30)],
+        [4, effort(4, 12)],
+        [5, effort(3, 8)],
       ] as const) {
         expect(explore(scenario(shape, { ranks }, collective), { seeds, from: FROM })).toBe(2 * seeds);
       }
@@ -93,7 +94,7 @@ describe.each(SHAPES)('%s', (_, shape) => {
   }
   it('is right with blocks of several threads', () => {
     for (const collective of COLLECTIVES) {
-      explore(scenario(shape, { ranks: 3, threads: 4 }, collective), { seeds: 8, from: FROM });
+      explore(scenario(shape, { ranks: 3, threads: 4 }, collective), { seeds: effort(4, 8), from: FROM });
     }
   });
 });
@@ -103,7 +104,7 @@ describe('several channels', () => {
     for (const protocol of ['LL', 'Simple'] as const) {
       for (const collective of COLLECTIVES) {
         explore(scenario({ algorithm: 'Ring', protocol }, { ranks: 3, channels: 3 }, collective), {
-          seeds: 10,
+          seeds: effort(4, 10),
           from: FROM,
         });
       }

@@ -11,6 +11,7 @@ import type { Program } from '#src/kernel/ir.js';
 import type { ConnectedSetting } from '#src/planning/connected-plan.js';
 import { treeAlgorithm } from '#src/planning/tree-plan.js';
 import { Pattern } from '#src/topology/search/graph.js';
+import { effort } from '../effort.js';
 import { type ConnectedTestCall, interpretedTeam } from './connected-team.js';
 import { inputsFor, pick, random } from './random-call.js';
 import { treeExpected } from './tree-model.js';
@@ -95,11 +96,11 @@ describe.each(['unsplit', 'split'] as const)('%s tree', (form) => {
   describe.each(['LL', 'Simple'] as const)('%s', (protocol) => {
     it('is right under every schedule on 2 to 7 ranks', () => {
       for (const [ranks, seeds] of [
-        [2, 12],
-        [3, 10],
-        [4, 8],
-        [5, 5],
-        [7, 3],
+        [2, effort(6, 12)],
+        [3, effort(5, 10)],
+        [4, effort(3, 8)],
+        [5, effort(2, 5)],
+        [7, effort(1, 3)],
       ] as const) {
         const shape = { form, setting: setting(ranks, protocol) };
         expect(explore(scenario(shape), { seeds, from: FROM })).toBe(2 * seeds);
@@ -108,10 +109,11 @@ describe.each(['unsplit', 'split'] as const)('%s tree', (form) => {
 
     it('is right over emulated nodes, whatever the ends of their links', () => {
       for (const pattern of Object.values([Pattern.TREE, Pattern.BALANCED_TREE, Pattern.SPLIT_TREE])) {
-        for (const [ranks, perNode] of [
-          [6, 2],
+        const nodes = [
           [7, 3],
-        ] as const) {
+          [6, 2],
+        ] as const;
+        for (const [ranks, perNode] of nodes.slice(0, effort(1, 2))) {
           const shape = { form, pattern, setting: setting(ranks, protocol, { perNode }) };
           explore(scenario(shape), { seeds: 2, from: FROM });
         }

@@ -3,6 +3,7 @@
  * itself; nothing is left behind.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { effort } from '../effort.js';
 import { type FaultRank, FaultRanks, sharedMemoryNames } from './fault-ranks.js';
 
 const ranks = new FaultRanks();
@@ -88,7 +89,7 @@ describe('a rank that is killed', () => {
   });
 
   it('at any moment of the start leaves no rank waiting', async () => {
-    for (const ms of [150, 220, 300]) {
+    for (const ms of effort([220], [150, 220, 300])) {
       const started = await ranks.start(3, 'loop', { form: 'async', options: { initTimeoutMs: 3000 } });
       await sleep(ms);
       started[0]!.child.kill('SIGKILL');

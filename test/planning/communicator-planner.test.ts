@@ -13,6 +13,7 @@ import { tuningInput } from '#src/tuning/from-topology.js';
 import { tuningTables } from '#src/tuning/model.js';
 import { tuningSettings } from '#src/tuning/settings.js';
 import type { TunerPlugin } from '#src/tuning/tuner.js';
+import { effort } from '../effort.js';
 import { readTopology } from '../topology/golden/folder.js';
 import { anyGroup } from './any-group.js';
 
@@ -51,7 +52,7 @@ const MACHINES: readonly Machine[] = [
 ];
 
 /** Groups over all machines. */
-const GROUPS = 100_000;
+const GROUPS = effort(20_000, 100_000);
 
 function plannedTask({ task, decision }: PlannedCollective): PlannedTask {
   const bytewise = task.function === 'Broadcast' || task.function === 'AllGather';

@@ -14,10 +14,11 @@ import { buildSystem } from '#src/topology/system/build.js';
 import { CpuArch, CpuVendor, NODE_TYPES, type TopoSystem } from '#src/topology/system/node.js';
 import { PathType } from '#src/topology/system/path-type.js';
 import { cloneElement, type XmlElement } from '#src/topology/xml/element.js';
+import { effort } from '../../effort.js';
 import { type RandomMachine, randomMachine } from '../random-machine.js';
 import { ROUNDING, usesOf, waysOf } from './accounting.js';
 
-const MACHINES: readonly RandomMachine[] = Array.from({ length: 40 }, (_, seed) =>
+const MACHINES: readonly RandomMachine[] = Array.from({ length: effort(24, 40) }, (_, seed) =>
   randomMachine(seed, ['no NIC']),
 );
 

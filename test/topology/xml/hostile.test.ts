@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { TuttiError } from '#src/errors/tutti-error.js';
 import { readXml } from '#src/topology/xml/read.js';
+import { effort } from '../../effort.js';
 import { goldenFiles, quoted } from './documents.js';
 
 /** The result, or the message of our error; anything else fails the test. */
@@ -105,7 +106,7 @@ describe('damaged files', () => {
           outcome(text, text.includes('<graphs') ? 'graphs' : 'system');
         },
       ),
-      { numRuns: 1500 },
+      { numRuns: effort(500, 1500) },
     );
   });
 
@@ -118,7 +119,7 @@ describe('damaged files', () => {
       fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.array(piece, { maxLength: 40 })), (pieces) => {
         outcome(typeof pieces === 'string' ? pieces : pieces.join(''));
       }),
-      { numRuns: 1500 },
+      { numRuns: effort(500, 1500) },
     );
   });
 });
