@@ -12,6 +12,8 @@ const EXIT_USAGE = 2;
 
 /** Runs `tutti tune` with the arguments after `tune`. Resolves with the exit code: 2 for wrong use, 1 for failures. */
 export async function tuneCommand(argv: readonly string[]): Promise<number> {
+  // Ranks that measure, started by ourselves (tune/host/measure.ts).
+  if (argv[0] === 'host-rank') return (await import('./tune/host/measure.js')).hostRankCommand(argv[1]!);
   const { parseTuneOptions, TUNE_USAGE } = await import('./tune/options.js');
   const say = (text: string) => process.stderr.write(`tutti tune: ${sentence(text)}\n`);
   let options: ReturnType<typeof parseTuneOptions>;

@@ -35,6 +35,8 @@ export interface Transfer {
   readonly after?: boolean;
   /** The input is a result of earlier calls, which has had the opening operation of a float average. */
   readonly isResult?: boolean;
+  /** Order of the two operands, input and received, where all ranks that combine them must agree; else the protocol's. */
+  readonly receivedFirst?: boolean;
 }
 
 /** A protocol's way to do a transfer; `close` saves the step counters for the next program. */

@@ -151,7 +151,9 @@ export class LowLatencyProtocol implements Protocol {
       }
       for (const { lines, flag } of incoming) {
         const received = k.packet(this.#receiveLine(lines.offset(wire), flag), 0);
-        result = result === undefined ? received : this.#arithmetic.combine(received, result);
+        if (result === undefined) result = received;
+        else if (transfer.receivedFirst === false) result = this.#arithmetic.combine(result, received);
+        else result = this.#arithmetic.combine(received, result);
       }
       if (transfer.after === true) result = this.#arithmetic.after(result!);
       for (const { lines, flag } of outgoing) this.#storeLine(lines.offset(wire), result!.half(0), flag);

@@ -155,7 +155,12 @@ export class SimpleProtocol implements Protocol {
         combine: (packets) => {
           let result = packets[0]!;
           if (input !== undefined && transfer.isResult !== true) result = this.#arithmetic.before(result);
-          for (const packet of packets.slice(1)) result = this.#arithmetic.combine(result, packet);
+          for (const packet of packets.slice(1)) {
+            result =
+              transfer.receivedFirst === true
+                ? this.#arithmetic.combine(packet, result)
+                : this.#arithmetic.combine(result, packet);
+          }
           return transfer.after === true ? this.#arithmetic.after(result) : result;
         },
       });

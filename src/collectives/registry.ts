@@ -13,6 +13,7 @@ import { COLLECTIVES, type Collective, MAX_DIRECT_RANKS } from './control-block.
 import { oneShot, twoShot } from './direct.js';
 import { hierarchical } from './hierarchical.js';
 import { pat } from './pat.js';
+import { recursive } from './recursive.js';
 import { type RingProtocol, ring } from './ring.js';
 import { tree } from './tree.js';
 
@@ -57,6 +58,12 @@ const FACTS = {
     collectives: ['allReduce'],
     protocols: ['LL', 'Simple'],
     exampleRoles: ['both'],
+  },
+  Recursive: {
+    kind: 'connected',
+    collectives: ['allReduce'],
+    protocols: ['LL', 'Simple'],
+    exampleRoles: ['exchange/00'],
   },
   PAT: { kind: 'connected', collectives: ['allGather', 'reduceScatter'], protocols: ['Simple'] },
 } as const satisfies Readonly<Record<string, Facts>>;
@@ -168,6 +175,8 @@ export function buildProgram(traits: Traits, request: ProgramRequest): Program {
     case 'PAT':
       if (collective !== 'allGather' && collective !== 'reduceScatter') break;
       return pat(traits, { collective, reduction });
+    case 'Recursive':
+      return recursive(traits, { protocol, reduction, roles });
     case 'Tree':
       return tree(traits, { protocol, reduction, roles });
   }

@@ -9,6 +9,7 @@ import type { ConnectedAlgorithm, ConnectedCall, ConnectedSetting } from './conn
 import { slotElements } from './connected-plan.js';
 import { HIERARCHICAL } from './hierarchical-plan.js';
 import { PAT } from './pat-plan.js';
+import { RECURSIVE } from './recursive-plan.js';
 import { treeAlgorithm, treeShares } from './tree-plan.js';
 import { usualNodeSize } from './virtual-nodes.js';
 
@@ -49,6 +50,7 @@ function usualPerNode(algorithm: ConnectedName, ranks: number): number {
     case 'Hierarchical':
       return usualNodeSize(ranks);
     case 'PAT':
+    case 'Recursive':
     case 'Tree':
       return 1;
   }
@@ -68,6 +70,8 @@ export function connectedAlgorithm(
       return { algorithm: HIERARCHICAL, resumable: false };
     case 'PAT':
       return { algorithm: PAT, resumable: false };
+    case 'Recursive':
+      return { algorithm: RECURSIVE, resumable: false };
     case 'Tree': {
       const chunk = slotElements(setting, call.elementBytes);
       const most = Math.max(...treeShares(setting, call.elementBytes, call.count).map(({ count }) => count));

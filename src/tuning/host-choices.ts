@@ -6,16 +6,21 @@
 import type { Collective } from '../collectives/control-block.js';
 import { ALGORITHMS, type Algorithm } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
-import { FunctionId, NCCL_ALGORITHMS, NCCL_FUNCTIONS, NCCL_PROTOCOLS, type NcclFunction } from './names.js';
+import { NCCL_ALGORITHMS, NCCL_FUNCTIONS, NCCL_PROTOCOLS } from './names.js';
 import { applyList, Choice, type Choices } from './selection-list.js';
 
-/** NCCL's functions; lists say nothing of the other collectives. */
-const FUNCTION_OF: Partial<Record<Collective, NcclFunction>> = {
+/** All-to-all is no function of NCCL: a list is for it only where it names it (`alltoall:Ring`). */
+const MORE_FUNCTIONS = ['AllToAll'] as const;
+const FUNCTIONS = [...NCCL_FUNCTIONS, ...MORE_FUNCTIONS] as const;
+
+/** Functions in lists; a barrier has none. */
+const FUNCTION_OF: Partial<Record<Collective, (typeof FUNCTIONS)[number]>> = {
   broadcast: 'Broadcast',
   reduce: 'Reduce',
   allGather: 'AllGather',
   reduceScatter: 'ReduceScatter',
   allReduce: 'AllReduce',
+  allToAll: 'AllToAll',
 };
 
 /** Names in a list of algorithms: ours first, then those of NCCL that have no program here. */
@@ -47,13 +52,13 @@ export function hostChoices(
   lists: HostLists,
   names: { algorithm: string; protocol: string } = { algorithm: 'NCCL_ALGO', protocol: 'NCCL_PROTO' },
 ): HostChoices {
-  const algorithms: Choices = NCCL_FUNCTIONS.map(() => ALGORITHM_NAMES.map(() => Choice.ON));
-  const protocols: Choices = NCCL_FUNCTIONS.map(() => NCCL_PROTOCOLS.map(() => Choice.ON));
-  if (lists.algorithm !== undefined) applyList(names.algorithm, lists.algorithm, ALGORITHM_NAMES, algorithms);
-  if (lists.protocol !== undefined) applyList(names.protocol, lists.protocol, NCCL_PROTOCOLS, protocols);
+  const algorithms: Choices = FUNCTIONS.map(() => ALGORITHM_NAMES.map(() => Choice.ON));
+  const protocols: Choices = FUNCTIONS.map(() => NCCL_PROTOCOLS.map(() => Choice.ON));
+  if (lists.algorithm !== undefined) applyList(names.algorithm, lists.algorithm, ALGORITHM_NAMES, algorithms, MORE_FUNCTIONS);
+  if (lists.protocol !== undefined) applyList(names.protocol, lists.protocol, NCCL_PROTOCOLS, protocols, MORE_FUNCTIONS);
   const rowOf = (table: Choices, collective: Collective) => {
     const fn = FUNCTION_OF[collective];
-    return fn === undefined ? undefined : table[FunctionId[fn]]!;
+    return fn === undefined ? undefined : table[FUNCTIONS.indexOf(fn)]!;
   };
   const allows = (collective: Collective, algorithm: Algorithm) =>
     (rowOf(algorithms, collective)?.[ALGORITHM_NAMES.indexOf(algorithm)] ?? Choice.ON) !== Choice.OFF;

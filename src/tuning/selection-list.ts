@@ -42,12 +42,16 @@ export function selectionLists(algo: string | undefined, proto: string | undefin
   return { algorithms, protocols };
 }
 
-/** Applies the text of a variable to the choices of `names`, in place. */
+/**
+ * Applies the text of a variable to the choices of `names`, in place. Choices are by function: NCCL's, then `more`, to
+ * which a list belongs only where it names them.
+ */
 export function applyList(
   variable: string,
   text: string,
   names: readonly string[],
   choices: Choice[][],
+  more: readonly string[] = [],
 ): void {
   let offset = 0;
   for (const entry of text.split(';')) {
@@ -66,7 +70,7 @@ export function applyList(
         `All entries except the first must have a prefix: "${entry}" has none; write function:${entry}`,
       );
     }
-    const functions = functionsNamed(variable, text, functionName);
+    const functions = functionsNamed(variable, text, functionName, more);
     const list = parts[functionName === undefined ? 0 : 1]!;
     const inverted = list.startsWith('^');
     const [unset, set] = inverted ? [Choice.ON, Choice.OFF] : [Choice.OFF, Choice.ON];
@@ -81,14 +85,20 @@ export function applyList(
   }
 }
 
-function functionsNamed(variable: string, text: string, name: string | undefined): readonly number[] {
+function functionsNamed(
+  variable: string,
+  text: string,
+  name: string | undefined,
+  more: readonly string[],
+): readonly number[] {
   if (name === undefined) return NCCL_FUNCTIONS.map((_, fn) => fn);
-  const found = indexIgnoringCase(NCCL_FUNCTIONS, name);
+  const known = [...NCCL_FUNCTIONS, ...more];
+  const found = indexIgnoringCase(known, name);
   if (found >= 0) return [found];
   throw wrong(
     variable,
     text,
-    `Unrecognized prefix token "${name}"${suggestion(name, NCCL_FUNCTIONS)}; functions are ${NCCL_FUNCTIONS.join(', ')}`,
+    `Unrecognized prefix token "${name}"${suggestion(name, known)}; functions are ${known.join(', ')}`,
   );
 }
 

@@ -9,6 +9,7 @@ import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/
 import { connectedSetting } from '#src/planning/connected-algorithms.js';
 import { hierarchicalExpected } from '../collectives/hierarchical-model.js';
 import { patExpected } from '../collectives/pat-model.js';
+import { recursiveExpected } from '../collectives/recursive-model.js';
 import { treeExpected } from '../collectives/tree-model.js';
 import { effort } from '../effort.js';
 import { type ConnectedCase, type Oracle, runConnected } from './connected-cases.js';
@@ -22,6 +23,8 @@ interface Kind {
   readonly protocol: 'LL' | 'Simple';
   readonly collective: ConnectedCase['collective'];
   readonly ranksPerNode?: number;
+  /** Of the short form, where others suffice. */
+  readonly ranks?: readonly number[];
   readonly oracle: (ranks: number, kind: Kind) => Oracle;
 }
 
@@ -37,12 +40,22 @@ const patOracle: Kind['oracle'] = (ranks, kind) => (call, inputs) =>
 const hierarchicalOracle: Kind['oracle'] = (ranks, kind) => (call, inputs) =>
   hierarchicalExpected(settingOf(ranks, kind), call, inputs);
 
+const recursiveOracle: Kind['oracle'] = () => (call, inputs) => recursiveExpected(call, inputs);
+
 const KINDS: readonly Kind[] = [
   { algorithm: 'Tree', protocol: 'LL', collective: 'allReduce', oracle: treeOracle },
   { algorithm: 'Tree', protocol: 'Simple', collective: 'allReduce', oracle: treeOracle },
   { algorithm: 'Tree', protocol: 'Simple', collective: 'allReduce', ranksPerNode: 3, oracle: treeOracle },
   { algorithm: 'Hierarchical', protocol: 'LL', collective: 'allReduce', oracle: hierarchicalOracle },
   { algorithm: 'Hierarchical', protocol: 'Simple', collective: 'allReduce', oracle: hierarchicalOracle },
+  {
+    ...{ algorithm: 'Recursive', protocol: 'LL', collective: 'allReduce', oracle: recursiveOracle },
+    ranks: [3, 4],
+  },
+  {
+    ...{ algorithm: 'Recursive', protocol: 'Simple', collective: 'allReduce', oracle: recursiveOracle },
+    ranks: [2, 5],
+  },
   { algorithm: 'PAT', protocol: 'Simple', collective: 'reduceScatter', oracle: patOracle },
   { algorithm: 'PAT', protocol: 'Simple', collective: 'allGather', oracle: patOracle },
 ];
@@ -65,10 +78,10 @@ function drawCount(size: number, next: () => number): number {
 describe(`connections of their own between threads, TUTTI_SEED=${SEED}`, () => {
   for (const kind of KINDS) {
     const { algorithm, protocol, collective, ranksPerNode } = kind;
+    const full = [2, 3, 4, 5, 6, 7, 8, 9];
+    const short = kind.ranks ?? [2, 3, 5, 8];
     const nodes = ranksPerNode === undefined ? '' : `, nodes of ${ranksPerNode}`;
-    for (const ranks of ranksPerNode === undefined
-      ? effort([2, 3, 5, 8], [2, 3, 4, 5, 6, 7, 8, 9])
-      : effort([7], [4, 7, 9])) {
+    for (const ranks of ranksPerNode === undefined ? effort(short, full) : effort([7], [4, 7, 9])) {
       it(`${algorithm} ${protocol} ${collective}, ${ranks} ranks${nodes}, is right for all types`, async () => {
         const next = random(SEED + ranks);
         let comms: Communicator[] = [];

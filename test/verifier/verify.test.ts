@@ -130,6 +130,19 @@ describe('bytes and steps', () => {
     }
   });
 
+  it('recursive doubling sends the data log2 n times, in as many steps, and two more where n is no power of two', () => {
+    for (const ranks of [2, 3, 4, 6, 8, 16, 17]) {
+      const { sent, depth } = traffic('Recursive', 'Simple', 'allReduce', ranks, 8);
+      const rounds = Math.floor(Math.log2(ranks));
+      const rest = ranks - 2 ** rounds;
+      const due = Array.from({ length: ranks }, (_, rank) =>
+        rank >= ranks - rest ? 1 : rounds + (rank < rest ? 1 : 0),
+      );
+      expect(sent).toEqual(due.map((times) => times * 64));
+      expect(depth).toBe(rounds + (rest > 0 ? 2 : 0));
+    }
+  });
+
   it('PAT gathers in as many steps as the logarithm, moving no more than a ring', () => {
     for (const ranks of [2, 4, 8, 16]) {
       const { sent, depth } = traffic('PAT', 'Simple', 'allGather', ranks, 8);

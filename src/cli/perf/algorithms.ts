@@ -73,7 +73,12 @@ export function communicatorOptions(
 ): CommunicatorOptions {
   const known = COLLECTIVE_OF[collective];
   if (known === undefined) return {};
-  const lists = { algorithm: algo ?? env.NCCL_ALGO, protocol: proto ?? env.NCCL_PROTO };
+  // A list of the command line is for what is measured; variables leave out what NCCL has no algorithms for.
+  const own = (list: string | undefined) =>
+    list === undefined || list === '' || known !== 'allToAll' || list.includes(':')
+      ? list
+      : `${functionName(known)}:${list}`;
+  const lists = { algorithm: own(algo) ?? env.NCCL_ALGO, protocol: own(proto) ?? env.NCCL_PROTO };
   const names = {
     algorithm: algo === undefined ? 'NCCL_ALGO' : '--algo',
     protocol: proto === undefined ? 'NCCL_PROTO' : '--proto',

@@ -1,0 +1,164 @@
+/**
+ * What a rank does while `tutti tune` measures the algorithms of host memory: it goes through calls and sizes, and for
+ * each runs all candidates in turn, round after round, so that a disturbance meets all of them.
+ *
+ * A sample is the mean time of one call in a loop between two barriers, on the rank that took longest. Calls are
+ * prepared once and run on arrays of the heap, always the same ones. Ranks agree on everything that steers the loop.
+ */
+import type { Collective } from '../../../collectives/control-block.js';
+import { Communicator } from '../../../communicator/communicator.js';
+import type { PreparedOperation } from '../../../communicator/prepared-operation.js';
+import { type Candidate, candidateName, candidatesFor, onlyCandidate } from './candidates.js';
+
+export type MeasuredCollective = Exclude<Collective, 'barrier'>;
+
+export interface HostPlan {
+  readonly collectives: readonly MeasuredCollective[];
+  /** Bytes of the larger of both arrays of a rank. */
+  readonly sizes: readonly number[];
+  readonly rounds: number;
+  /** Time of a sample, milliseconds; a slow call is one sample by itself. */
+  readonly sampleMs: number;
+  /** Candidates that take this many times as long as the best are not measured to the end. */
+  readonly hopeless: number;
+  /** Ranks reach each other through sockets. */
+  readonly sockets?: boolean;
+}
+
+export interface HostSample {
+  readonly ranks: number;
+  readonly collective: MeasuredCollective;
+  readonly bytes: number;
+  readonly candidate: string;
+  /** Microseconds per call, round by round. */
+  readonly samples: readonly number[];
+}
+
+/** Calls of a sample at most: enough for the clock. */
+const MOST_CALLS = 4096;
+
+/** Rounds after which the least time of a candidate tells whether it is hopeless: one may have been disturbed. */
+const SURE_ROUNDS = 3;
+
+/** Calls before the first measurement: the compilers of JavaScript and the connections are done then. */
+const FIRST_CALLS = 3;
+
+/** Runs the plan as a rank of `tutti run`; rank 0 hands out the samples. */
+export async function measureAsRank(plan: HostPlan, report: (sample: HostSample) => void): Promise<void> {
+  const base = await Communicator.fromEnv();
+  const communicators = new Map<string, Communicator>();
+  try {
+    const candidates = new Map<string, Candidate>();
+    for (const collective of plan.collectives) {
+      for (const candidate of candidatesFor(collective)) {
+        if (plan.sockets === true && candidate.algorithm !== 'Ring') continue;
+        candidates.set(candidateName(candidate), candidate);
+      }
+    }
+    for (const [name, candidate] of candidates) {
+      communicators.set(name, await Communicator.fromEnv(onlyCandidate(candidate)));
+    }
+    const most = Math.max(...plan.sizes) / 4;
+    const send = base.alloc(Float32Array, most);
+    const recv = base.alloc(Float32Array, most);
+    send.fill(1);
+    for (const collective of plan.collectives) {
+      const names = candidatesFor(collective).map(candidateName);
+      for (const bytes of plan.sizes) {
+        const samples = measureCall(
+          base,
+          plan,
+          names
+            .filter((name) => communicators.has(name))
+            .map((name) => ({
+              name,
+              operation: prepare(communicators.get(name)!, collective, bytes, send, recv),
+            })),
+        );
+        if (base.rank !== 0) continue;
+        for (const [candidate, times] of samples) {
+          report({ ranks: base.size, collective, bytes, candidate, samples: times });
+        }
+      }
+    }
+  } finally {
+    for (const communicator of communicators.values()) await communicator.close();
+    await base.close();
+  }
+}
+
+interface Contestant {
+  readonly name: string;
+  readonly operation: PreparedOperation;
+}
+
+function measureCall(
+  base: Communicator,
+  plan: HostPlan,
+  contestants: readonly Contestant[],
+): Map<string, number[]> {
+  const cell = Float64Array.of(0);
+  /** The time of the slowest rank, which all ranks know then. */
+  const agreed = (microseconds: number): number => {
+    cell[0] = microseconds;
+    base.allReduceSync(cell, cell, { op: 'max' });
+    return cell[0]!;
+  };
+  const time = (operation: PreparedOperation, calls: number): number => {
+    base.barrierSync();
+    const start = performance.now();
+    for (let call = 0; call < calls; call++) operation.run();
+    return agreed(((performance.now() - start) * 1e3) / calls);
+  };
+  const callsFor = (microseconds: number): number =>
+    Math.max(1, Math.min(MOST_CALLS, Math.round((plan.sampleMs * 1e3) / microseconds)));
+  const samples = new Map<string, number[]>(contestants.map(({ name }) => [name, []]));
+  const estimates = new Map<string, number>();
+  for (const { name, operation } of contestants) {
+    time(operation, 1);
+    estimates.set(name, time(operation, FIRST_CALLS));
+  }
+  // Now in loops as long as those that count, so that the estimates are those of warm code.
+  for (const { name, operation } of contestants) {
+    estimates.set(name, time(operation, callsFor(estimates.get(name)!)));
+  }
+  for (let round = 0; round < plan.rounds; round++) {
+    const best = Math.min(...estimates.values());
+    for (const { name, operation } of contestants) {
+      const estimate = estimates.get(name)!;
+      const own = samples.get(name)!;
+      if (round >= SURE_ROUNDS && estimate > plan.hopeless * best) continue;
+      const sample = time(operation, callsFor(estimate));
+      own.push(sample);
+      estimates.set(name, Math.min(estimate, sample));
+    }
+  }
+  for (const { operation } of contestants) operation.release();
+  return samples;
+}
+
+function prepare(
+  communicator: Communicator,
+  collective: MeasuredCollective,
+  bytes: number,
+  send: Float32Array,
+  recv: Float32Array,
+): PreparedOperation {
+  const { size, prepare } = communicator;
+  const whole = bytes / 4;
+  const block = Math.max(1, Math.floor(whole / size));
+  switch (collective) {
+    case 'allReduce':
+      return prepare.allReduce(send.subarray(0, whole), recv.subarray(0, whole));
+    case 'reduce':
+      return prepare.reduce(send.subarray(0, whole), recv.subarray(0, whole));
+    case 'broadcast':
+      return prepare.broadcast(send.subarray(0, whole), recv.subarray(0, whole));
+    case 'allGather':
+      return prepare.allGather(send.subarray(0, block), recv.subarray(0, block * size));
+    case 'reduceScatter':
+      return prepare.reduceScatter(send.subarray(0, block * size), recv.subarray(0, block));
+    case 'allToAll':
+      return prepare.allToAll(send.subarray(0, block * size), recv.subarray(0, block * size));
+  }
+}
