@@ -88,10 +88,7 @@ export function recursive(
       // Stage s has the sum of s rounds (and of the rank stood for): it receives that round and sends for the next.
       const before = folds ? 1 : 0;
       const stages = Array.from({ length: rounds + 1 }, (_, stage) =>
-        primitives(
-          stage + before > 0 ? [stage + before - 1] : [],
-          stage < rounds || folds ? [stage] : [],
-        ),
+        primitives(stage + before > 0 ? [stage + before - 1] : [], stage < rounds || folds ? [stage] : []),
       );
       block.chunks(first, end, (at, elements) => {
         const input = block.send.offset(at.mul(size));

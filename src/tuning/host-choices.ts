@@ -54,8 +54,10 @@ export function hostChoices(
 ): HostChoices {
   const algorithms: Choices = FUNCTIONS.map(() => ALGORITHM_NAMES.map(() => Choice.ON));
   const protocols: Choices = FUNCTIONS.map(() => NCCL_PROTOCOLS.map(() => Choice.ON));
-  if (lists.algorithm !== undefined) applyList(names.algorithm, lists.algorithm, ALGORITHM_NAMES, algorithms, MORE_FUNCTIONS);
-  if (lists.protocol !== undefined) applyList(names.protocol, lists.protocol, NCCL_PROTOCOLS, protocols, MORE_FUNCTIONS);
+  if (lists.algorithm !== undefined)
+    applyList(names.algorithm, lists.algorithm, ALGORITHM_NAMES, algorithms, MORE_FUNCTIONS);
+  if (lists.protocol !== undefined)
+    applyList(names.protocol, lists.protocol, NCCL_PROTOCOLS, protocols, MORE_FUNCTIONS);
   const rowOf = (table: Choices, collective: Collective) => {
     const fn = FUNCTION_OF[collective];
     return fn === undefined ? undefined : table[FUNCTIONS.indexOf(fn)]!;

@@ -31,9 +31,7 @@ export function recursiveExpected(
   const power = 2 ** Math.floor(Math.log2(n));
   const result = Array.from({ length: count }, (_, i) => {
     const own = inputs.map((input) =>
-      op === 'avg' && isFloat
-        ? reduceBits(type, 'prod', input[i]!, averageArgument(type, n))
-        : input[i]!,
+      op === 'avg' && isFloat ? reduceBits(type, 'prod', input[i]!, averageArgument(type, n)) : input[i]!,
     );
     const total = sumOf(type, step, own, 0, power);
     return op === 'avg' && !isFloat ? divideBits(type, total, n) : total;

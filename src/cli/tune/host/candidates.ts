@@ -3,7 +3,13 @@
  * of them alone.
  */
 import type { Collective } from '../../../collectives/control-block.js';
-import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../../../collectives/registry.js';
+import {
+  ALGORITHMS,
+  type Algorithm,
+  isDirect,
+  protocolsOf,
+  supports,
+} from '../../../collectives/registry.js';
 import type { RingProtocol } from '../../../collectives/ring.js';
 import type { CommunicatorOptions } from '../../../communicator/settings.js';
 
