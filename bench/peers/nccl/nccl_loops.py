@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times NCCL's collectives on the GPUs of this machine, by the loops that bench/cuda times ours with.
 
-usage: nccl_loops.py [--processes 1|N] [--gpus 2] [--sizes 8,512K,...] [--operations allReduce,...]
+usage: nccl_loops.py [--plan BYTES:CALLS:LAUNCHES,...] [--processes 1|N] [--gpus 2] [--operations allReduce,...]
                      [--kinds plain,graph,...] [--repetitions 5] [--limit SECONDS] [--out FILE]
   --processes 1: this process drives all GPUs, with group calls; N: a process for each GPU.
   --kinds: `plain` calls on memory of cudaMalloc; `registered`: on memory of ncclMemAlloc under ncclCommRegister;
@@ -45,24 +45,14 @@ from nccl_library import (  # noqa: E402
 )
 
 KINDS = ("plain", "graph", "registered", "registered-graph", "symmetric", "symmetric-graph")
-DEFAULT_SIZES = [8 * 4**k for k in range(14)]  # 8 B to 512 MiB
 GRAPH_CALLS = 20
 CHECKED_BYTES = 512 * 1024
-UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-
-# Calls of a plain sample and launches of a graph in a graph sample, by size: some milliseconds each.
-PLAIN_CALLS = [(2**17, 200), (2**21, 100), (2**23, 50), (2**25, 30), (2**27, 16), (2**60, 8)]
-GRAPH_LAUNCHES = [(2**17, 20), (2**21, 10), (2**23, 5), (2**25, 2), (2**60, 1)]
+DEFAULT_PLAN = "8:200:20,524288:100:10,33554432:30:2"
 
 
-def up_to(table, size):
-    return next(value for bound, value in table if size <= bound)
-
-
-def parse_size(text):
-    number = text.strip().upper()
-    unit = number[-1] if number[-1] in "KMG" else ""
-    return int(number[: len(number) - len(unit)]) * UNITS[unit]
+def parse_plan(text):
+    """(bytes, calls of a plain sample, launches of a graph in a graph sample) of each size."""
+    return [tuple(int(number) for number in entry.split(":")) for entry in text.split(",")]
 
 
 class Meeting:
@@ -158,17 +148,18 @@ class Loops:
             )
         return results
 
-    def measure(self, name, size, kind, is_graph):
+    def measure(self, name, size, plain_calls, launches, kind):
+        is_graph = kind.endswith("graph")
         what = f"{name}, {size} bytes, {kind}"
         operation = self.nccl.operation(name, self.ranks, size)
         for _ in range(3):
             self.run(operation, what)
         executables = []
         if is_graph:
-            steps, calls = up_to(GRAPH_LAUNCHES, size), GRAPH_CALLS
+            steps, calls = launches, GRAPH_CALLS
             step, executables = self.capture(operation, calls, what)
         else:
-            step, steps, calls = operation, up_to(PLAIN_CALLS, size), 1
+            step, steps, calls = operation, plain_calls, 1
         samples = self.samples(step, steps, calls)
         for executable, _ in executables:
             self.cuda.call("cudaGraphExecDestroy", executable)
@@ -254,7 +245,7 @@ def measure_ranks(options, rank_numbers, meeting, folder):
         return [before - cuda.free_bytes(rank.device) for before, rank in zip(free, ranks)]
 
     memory = {"afterInit": used()}
-    largest = max([*options.sizes, CHECKED_BYTES])
+    largest = max(CHECKED_BYTES, *(size for size, _, _ in options.plan))
     loops = Loops(cuda, nccl, ranks, meeting, options)
     wrong, notes = {}, []
 
@@ -289,15 +280,15 @@ def measure_ranks(options, rank_numbers, meeting, folder):
         handles = register(cuda, ranks, largest) if register else []
         if first_ms is None:
             began = time.perf_counter()
-            loops.run(nccl.operation("allReduce", ranks, min(options.sizes)), "allReduce")
+            loops.run(nccl.operation("allReduce", ranks, options.plan[0][0]), "allReduce")
             first_ms = (time.perf_counter() - began) * 1e3
             memory["afterAllReduce"] = [bytes_ - 2 * largest for bytes_ in used()]
         for name in options.operations:
             wrong[f"{name}, {memory_kind}"] = loops.verify(name, CHECKED_BYTES)
         for name in options.operations:
-            for bytes_ in options.sizes:
+            for entry in options.plan:
                 for kind in kinds:
-                    loops.measure(name, bytes_, kind, kind.endswith("graph"))
+                    loops.measure(name, *entry, kind)
         # What the communicator holds by now, without the buffers of the benchmark.
         memory[f"after {memory_kind}"] = [bytes_ - 2 * largest for bytes_ in used()]
         for give_back in handles:
@@ -370,7 +361,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description="Times NCCL's collectives.")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--sizes", default=None)
+    parser.add_argument("--plan", default=DEFAULT_PLAN)
     parser.add_argument("--operations", default=",".join(OPERATIONS))
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--repetitions", type=int, default=5)
@@ -381,7 +372,7 @@ def parse_arguments():
     options = parser.parse_args()
     if options.processes not in (1, options.gpus):
         parser.error(f"--processes {options.processes}: 1 for all GPUs, or {options.gpus}, one for each")
-    options.sizes = [parse_size(text) for text in options.sizes.split(",")] if options.sizes else DEFAULT_SIZES
+    options.plan = parse_plan(options.plan)
     options.operations = options.operations.split(",")
     options.kinds = options.kinds.split(",")
     for given, known, what in ((options.operations, OPERATIONS, "operations"), (options.kinds, KINDS, "kinds")):
