@@ -10,23 +10,17 @@ import { styleText } from 'node:util';
 import { readLaunchEnvironment } from '../bootstrap/launch-environment.js';
 import { Communicator, createLocalCommunicators } from '../communicator/communicator.js';
 import type { CommunicatorOptions } from '../communicator/settings.js';
-import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { coreCount } from '../system/core-count.js';
 import { libc } from '../system/libc.js';
 import { communicatorOptions, type Variant, variants } from './perf/algorithms.js';
 import { combinations } from './perf/combinations.js';
-import { hostRankPlace, reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
+import { reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
+import { HostRanks } from './perf/host-ranks.js';
 import { createReportFile, formatJsonReport, type ReportFile } from './perf/json-report.js';
 import { Measurement } from './perf/measure.js';
 import { type PerfOptions, parsePerfOptions, perfHelp } from './perf/options.js';
-import {
-  averageBusBandwidth,
-  exitStatus,
-  formatTimestamp,
-  type RankPlace,
-  type ResultRow,
-} from './perf/report.js';
+import { averageBusBandwidth, exitStatus, formatTimestamp, type ResultRow } from './perf/report.js';
 import { checkRankCount, MEASURED } from './perf/sizes.js';
 import {
   formatFooter,
@@ -101,7 +95,6 @@ async function measureHere(
   const leader = comms[0]!;
   const prints = leader.rank === 0;
   const startTime = formatTimestamp(new Date());
-  const device = HostDevice.shared();
   const size = leader.size;
   checkRankCount(options.collective, size);
   const cases = combinations(options, size);
@@ -112,12 +105,9 @@ async function measureHere(
     if (prints && !options.jsonToStdout) process.stdout.write(text);
   };
 
-  // Who is where, and how much memory everybody has.
-  const facts = await gatherNumbers(comms, [process.pid, Measurement.largestBytes(device, comms.length)]);
-  const places: RankPlace[] = facts.map(([pid], rank) => hostRankPlace(rank, rank, pid!));
-  const room = Math.min(...facts.map(([, bytes]) => bytes!));
-  const maxBytes =
-    options.memory === 'window' ? Math.min(options.sweep.maxBytes, room) : options.sweep.maxBytes;
+  const ranks = await HostRanks.open(options, comms);
+  const { places } = ranks;
+  const maxBytes = Math.min(options.sweep.maxBytes, ranks.room);
   if (options.sweep.minBytes > maxBytes) {
     throw new TuttiError(
       'invalidArgument',
@@ -151,7 +141,7 @@ async function measureHere(
 
   const rows: ResultRow[] = [];
   const progress = new Progress();
-  const measurement = new Measurement(options, comms, device, maxBytes);
+  const measurement = new Measurement(options, ranks, maxBytes);
   try {
     await measurement.acquaint(cases[0]!);
     for (const combination of cases) {
@@ -168,7 +158,7 @@ async function measureHere(
     }
   } finally {
     progress.clear();
-    measurement.close();
+    ranks.close();
   }
   const summary = {
     failedChecks: measurement.failedChecks,
@@ -204,23 +194,6 @@ async function measureHere(
     }
   }
   return exitStatus(summary);
-}
-
-/** The same numbers of every rank, in rank order. */
-async function gatherNumbers(comms: readonly Communicator[], own: readonly number[]): Promise<number[][]> {
-  const size = comms[0]!.size;
-  let all = new Float64Array(0);
-  await Promise.all(
-    comms.map(async (comm) => {
-      all = new Float64Array(size * own.length);
-      const mine = all;
-      await comm.allGather(Float64Array.from(own), mine);
-      all = mine;
-    }),
-  );
-  return Array.from({ length: size }, (_, rank) =>
-    Array.from(all.subarray(rank * own.length, (rank + 1) * own.length)),
-  );
 }
 
 /** Runs `tutti perf` with the arguments after `perf`. Resolves with the exit status. */

@@ -1,21 +1,14 @@
 /**
  * The measuring loop of `tutti perf`: one row after the other, on the ranks that live in this process.
  *
- * In a process of its own a rank runs prepared operations synchronously, as a program in a hurry would. Ranks
- * that share a process are threads: their operations are submitted to executors and awaited together.
  * Order and rules are those of nccl-tests: warm-up by doubling sizes, one untimed operation, barrier, timed
  * loop, barrier, check runs with fresh data. Times of ranks are combined as asked.
  */
 
-import type { Buffer } from '../../communicator/buffers.js';
-import type { Communicator } from '../../communicator/communicator.js';
-import type { PreparedOperation } from '../../communicator/prepared-operation.js';
-import type { HostDevice } from '../../device/host/host-device.js';
-import { TuttiError } from '../../errors/tutti-error.js';
-import { arrayFor } from '../../kernel/numeric.js';
 import { type Combination, labels } from './combinations.js';
 import { dataPlan } from './data-plan.js';
 import type { PerfOptions } from './options.js';
+import type { PerfOperation, PerfRanks, Region, Sides, Timed } from './perf-ranks.js';
 import { formatTimestamp, type ResultRow, type SideResult } from './report.js';
 import {
   bandwidthFor,
@@ -28,14 +21,10 @@ import {
   warmupSizes,
 } from './sizes.js';
 import { combineTimes, iterationStatistics, slowestPerIteration } from './statistics.js';
-import { TestData } from './test-data.js';
 import { elementBytes } from './type-names.js';
 
 /** Seed of the data that the timed operations work on, as in nccl-tests. */
 const TIMED_SEED = 99;
-
-/** Calls before the first row: V8 optimises a function after some hundreds of calls. */
-const ACQUAINTANCE = { inline: 2000, threads: 200 } as const;
 
 /** Places in the buffers that the operations of a row take turns in, at most: enough to leave the nearest cache. */
 const PLACES = 64;
@@ -46,31 +35,15 @@ const FIRST_CALLS = 50;
 /** ... so that on a crowded machine neither the rest nor the loop of a small row takes much longer than this, ms. */
 const PATIENCE_MS = 100;
 
-/** A rank of this process with its buffers. */
-interface LocalRank {
-  readonly comm: Communicator;
-  readonly send: Uint8Array;
-  readonly recv: Uint8Array;
-}
-
-/** Where one operation reads and writes, in bytes of the rank's buffers. */
-interface Sides {
-  readonly input: Uint8Array;
-  readonly output: Uint8Array;
-}
-
 export interface MeasureEvents {
   row(row: ResultRow): void;
   progress(text: string): void;
 }
 
-export class Measurement {
+export class Measurement<O extends PerfOperation> {
   readonly #options: PerfOptions;
-  readonly #ranks: LocalRank[];
-  readonly #data: TestData;
+  readonly #ranks: PerfRanks<O>;
   readonly #size: number;
-  /** True when ranks share this thread and only promises can be used. */
-  readonly #threads: boolean;
   readonly maxBytes: number;
   #seed = 0;
   /** Microseconds of a small operation while the ranks were getting acquainted; the same on all ranks. */
@@ -78,106 +51,41 @@ export class Measurement {
   failedChecks = 0;
 
   /** `maxBytes` is the largest size that fits, the same on all ranks. */
-  constructor(options: PerfOptions, comms: readonly Communicator[], device: HostDevice, maxBytes: number) {
+  constructor(options: PerfOptions, ranks: PerfRanks<O>, maxBytes: number) {
     this.#options = options;
-    this.#size = comms[0]!.size;
-    this.#threads = comms.length > 1;
+    this.#ranks = ranks;
+    this.#size = ranks.size;
     this.maxBytes = maxBytes;
-    this.#data = new TestData(device);
-    // Room for the widest type at the largest offset.
-    const bytes = Math.max(8, maxBytes) + 8 * options.unalign;
-    const make = (comm: Communicator) =>
-      options.memory === 'window' ? comm.alloc(Uint8Array, bytes) : new Uint8Array(bytes);
-    this.#ranks = comms.map((comm) => ({ comm, send: make(comm), recv: make(comm) }));
   }
 
-  close(): void {
-    this.#data.close();
-  }
-
-  // ---- ranks together ----
-
-  async #each(action: (rank: LocalRank) => Promise<unknown>): Promise<void> {
-    await Promise.all(this.#ranks.map(action));
-  }
-
-  async #barrier(): Promise<void> {
-    await this.#each(({ comm }) => comm.barrier());
-  }
-
-  /** Every local rank brings numbers; the result holds those of every rank, in rank order. */
-  async #gather(own: (rank: LocalRank) => readonly number[]): Promise<number[][]> {
-    let result: number[][] = [];
-    await this.#each(async (rank) => {
-      const values = Float64Array.from(own(rank));
-      const all = new Float64Array(values.length * this.#size);
-      await rank.comm.allGather(values, all);
-      result = Array.from({ length: this.#size }, (_, r) =>
-        Array.from(all.subarray(r * values.length, (r + 1) * values.length)),
-      );
-    });
-    return result;
+  /** Room for elements of a type at the largest offset. */
+  #makeBuffers(type: Combination['type']): void {
+    this.#ranks.makeBuffers(Math.max(8, this.maxBytes) + 8 * this.#options.unalign, type);
   }
 
   // ---- one operation ----
 
-  #sides(rank: LocalRank, type: Combination['type'], counts: Counts, inPlace: boolean, shift: number): Sides {
+  #sides(index: number, type: Combination['type'], counts: Counts, inPlace: boolean, shift: number): Sides {
     const size = elementBytes(type);
     const base = this.#options.unalign * size + shift;
-    const { comm } = rank;
-    const at = (buffer: Uint8Array, elements: number, length: number) =>
-      buffer.subarray(base + elements * size, base + (elements + length) * size);
-    if (!inPlace) return { input: at(rank.send, 0, counts.send), output: at(rank.recv, 0, counts.expected) };
+    const rank = this.#ranks.ranks[index]!;
+    const at = (buffer: Region['buffer'], elements: number, length: number): Region => ({
+      buffer,
+      from: base + elements * size,
+      bytes: length * size,
+    });
+    if (!inPlace) return { input: at('send', 0, counts.send), output: at('recv', 0, counts.expected) };
     return {
-      input: at(rank.recv, comm.rank * counts.inPlaceSend, counts.send),
-      output: at(rank.recv, comm.rank * counts.inPlaceReceive, counts.expected),
+      input: at('recv', rank * counts.inPlaceSend, counts.send),
+      output: at('recv', rank * counts.inPlaceReceive, counts.expected),
     };
   }
 
-  #prepare(
-    rank: LocalRank,
-    combination: Combination,
-    counts: Counts,
-    inPlace: boolean,
-    shift: number,
-  ): PreparedOperation {
-    const { type, op, root } = combination;
-    const { comm } = rank;
-    const { input, output } = this.#sides(rank, type, counts, inPlace, shift);
-    const ArrayType = arrayFor(type) as unknown as new (
-      buffer: ArrayBufferLike,
-      offset: number,
-      length: number,
-    ) => Buffer;
-    const size = elementBytes(type);
-    const view = (bytes: Uint8Array) =>
-      new ArrayType(bytes.buffer, bytes.byteOffset, bytes.byteLength / size);
-    const send = view(input);
-    const recv = view(output);
-    const reduction = op === undefined ? { type } : { type, op };
-    const rooted = root === undefined ? {} : { root };
-    switch (this.#options.collective) {
-      case 'all_reduce':
-        return comm.prepare.allReduce(send, recv, reduction);
-      case 'reduce':
-        return comm.prepare.reduce(send, recv, { ...reduction, ...rooted });
-      case 'broadcast':
-        return comm.prepare.broadcast(send, recv, { type, ...rooted });
-      case 'all_gather':
-        return comm.prepare.allGather(send, recv, { type });
-      case 'reduce_scatter':
-        return comm.prepare.reduceScatter(send, recv, reduction);
-      case 'alltoall':
-        return comm.prepare.allToAll(send, recv, { type });
-      default:
-        throw new TuttiError('invalidUsage', `${this.#options.collective} cannot be measured yet`);
-    }
-  }
-
-  /** Runs an operation of every local rank to its end. */
-  async #once(operations: readonly PreparedOperation[]): Promise<void> {
-    if (this.#threads) await Promise.all(operations.map((operation) => operation.start()));
-    else operations[0]!.run();
+  /** The operation of every rank of this process. */
+  #prepare(combination: Combination, counts: Counts, inPlace: boolean, shift: number): O[] {
+    return this.#ranks.ranks.map((_, index) =>
+      this.#ranks.prepare(index, combination, this.#sides(index, combination.type, counts, inPlace, shift)),
+    );
   }
 
   // ---- one side of one row ----
@@ -200,33 +108,33 @@ export class Measurement {
     const { type } = combination;
     const { aggregated, checks } = options;
     const total = this.#iterations(counts) * aggregated;
-    if (checks > 0) this.#fill(combination, counts, inPlace, TIMED_SEED);
+    if (checks > 0) await this.#fill(combination, counts, inPlace, TIMED_SEED);
 
     // Operations at every place that the rotation visits, ready before the clock starts.
-    const shifts = new Map<number, PreparedOperation[]>();
+    const shifts = new Map<number, O[]>();
     const placeOf = (index: number) => rotationOffset(index % PLACES, counts.bytes, this.maxBytes);
-    const operationsAt = (shift: number): PreparedOperation[] => {
+    const operationsAt = (shift: number): O[] => {
       let made = shifts.get(shift);
       if (made === undefined) {
-        made = this.#ranks.map((rank) => this.#prepare(rank, combination, counts, inPlace, shift));
+        made = this.#prepare(combination, counts, inPlace, shift);
         shifts.set(shift, made);
       }
       return made;
     };
     const sequence = Array.from({ length: total }, (_, index) => operationsAt(placeOf(index)));
-    let timed: { microseconds: number; cpu: number; samples: number[] };
+    let timed: Timed;
     try {
       // Each operation once, since the first run of a prepared operation looks its program up.
-      for (const operations of shifts.values()) await this.#once(operations);
-      await this.#barrier();
+      for (const operations of shifts.values()) await this.#ranks.once(operations);
+      await this.#ranks.barrier();
       // The barrier's messages reach the ranks tens of microseconds apart; one more operation lines them up.
-      await this.#once(sequence[0]!);
-      timed = this.#threads ? await this.#timeThreads(sequence) : await this.#timeInline(sequence);
+      await this.#ranks.once(sequence[0]!);
+      timed = await this.#ranks.time(sequence, options);
     } finally {
       for (const operations of shifts.values()) for (const operation of operations) operation.release();
     }
 
-    const times = await this.#gather(() => [timed.microseconds, timed.cpu, ...timed.samples]);
+    const times = await this.#ranks.gather(() => [timed.microseconds, timed.cpu, ...timed.samples]);
     const microseconds = combineTimes(
       times.map((values) => values[0]!),
       options.averaging,
@@ -238,7 +146,7 @@ export class Measurement {
       this.#size,
       microseconds / 1e6,
     );
-    await this.#barrier();
+    await this.#ranks.barrier();
     const wrong = checks > 0 ? await this.#checks(combination, counts, inPlace) : undefined;
     const statistics = options.perIteration
       ? iterationStatistics(
@@ -255,88 +163,45 @@ export class Measurement {
     };
   }
 
-  /** The loop of a rank that has this thread for itself. */
-  async #timeInline(sequence: readonly PreparedOperation[][]) {
-    const { blocking, perIteration, aggregated } = this.#options;
-    const operations = sequence.map((all) => all[0]!);
-    const samples: number[] = [];
-    const start = performance.now();
-    let last = start;
-    for (let i = 0; i < operations.length; i++) {
-      operations[i]!.run();
-      if (blocking === 1) await this.#barrier();
-      if (perIteration && (i + 1) % aggregated === 0) {
-        const now = performance.now();
-        samples.push(((now - last) * 1e3) / aggregated);
-        last = now;
-      }
-    }
-    const microseconds = ((performance.now() - start) * 1e3) / operations.length;
-    // A synchronous operation is complete when it returns: enqueueing and completing take the same time.
-    return { microseconds, cpu: microseconds, samples };
-  }
-
-  /** The loop of ranks that share this thread: submit to all executors, then wait for all. */
-  async #timeThreads(sequence: readonly PreparedOperation[][]) {
-    const { blocking, perIteration, aggregated } = this.#options;
-    const samples: number[] = [];
-    const start = performance.now();
-    let last = start;
-    let pending: Promise<void>[] = [];
-    for (let i = 0; i < sequence.length; i++) {
-      for (const operation of sequence[i]!) pending.push(operation.start());
-      if (blocking !== 0 || perIteration) {
-        await Promise.all(pending);
-        pending = [];
-        if (blocking === 1) await this.#barrier();
-        if (perIteration && (i + 1) % aggregated === 0) {
-          const now = performance.now();
-          samples.push(((now - last) * 1e3) / aggregated);
-          last = now;
-        }
-      }
-    }
-    const cpu = ((performance.now() - start) * 1e3) / sequence.length;
-    await Promise.all(pending);
-    return { microseconds: ((performance.now() - start) * 1e3) / sequence.length, cpu, samples };
-  }
-
   // ---- data ----
 
-  #plan(rank: LocalRank, combination: Combination, counts: Counts, inPlace: boolean, seed: number) {
-    const placement = { ranks: this.#size, rank: rank.comm.rank, root: combination.root ?? 0, inPlace };
+  #plan(index: number, combination: Combination, counts: Counts, inPlace: boolean, seed: number) {
+    const rank = this.#ranks.ranks[index]!;
+    const placement = { ranks: this.#size, rank, root: combination.root ?? 0, inPlace };
     return dataPlan(this.#options.collective, counts, placement, seed);
   }
 
-  #fill(combination: Combination, counts: Counts, inPlace: boolean, seed: number): void {
-    const { type, op } = combination;
-    for (const rank of this.#ranks) {
-      const { input, output } = this.#sides(rank, type, counts, inPlace, 0);
-      output.fill(0);
-      this.#data.fill(input, this.#plan(rank, combination, counts, inPlace, seed).send, type, op);
+  async #fill(combination: Combination, counts: Counts, inPlace: boolean, seed: number): Promise<void> {
+    for (const index of this.#ranks.ranks.keys()) {
+      const { input, output } = this.#sides(index, combination.type, counts, inPlace, 0);
+      const { send } = this.#plan(index, combination, counts, inPlace, seed);
+      await this.#ranks.clear(index, output);
+      await this.#ranks.fill(index, input, send, combination);
     }
   }
 
   /** Up to `checks` runs with new data; the result is the number of wrong elements over all ranks. */
   async #checks(combination: Combination, counts: Counts, inPlace: boolean): Promise<number> {
-    const { type, op } = combination;
     this.#seed += 1;
     let wrong = 0;
     for (let run = 0; run < this.#options.checks && wrong === 0; run++) {
-      this.#fill(combination, counts, inPlace, this.#seed);
-      const operations = this.#ranks.map((rank) => this.#prepare(rank, combination, counts, inPlace, 0));
+      await this.#fill(combination, counts, inPlace, this.#seed);
+      const operations = this.#prepare(combination, counts, inPlace, 0);
       try {
-        await this.#barrier();
-        await this.#once(operations);
+        await this.#ranks.barrier();
+        await this.#ranks.once(operations);
       } finally {
         for (const operation of operations) operation.release();
       }
-      const counted = await this.#gather((rank) => {
-        const { expected } = this.#plan(rank, combination, counts, inPlace, this.#seed);
-        if (expected === 'unchecked') return [0];
-        const { output } = this.#sides(rank, type, counts, inPlace, 0);
-        return [this.#data.verify(output, expected, type, op)];
-      });
+      const own: number[] = [];
+      for (const index of this.#ranks.ranks.keys()) {
+        const { expected } = this.#plan(index, combination, counts, inPlace, this.#seed);
+        const { output } = this.#sides(index, combination.type, counts, inPlace, 0);
+        own.push(
+          expected === 'unchecked' ? 0 : await this.#ranks.verify(index, output, expected, combination),
+        );
+      }
+      const counted = await this.#ranks.gather((index) => [own[index]!]);
       wrong = counted.reduce((sum, [count]) => sum + count!, 0);
       this.failedChecks += counted.filter(([count]) => count! > 0).length;
     }
@@ -351,9 +216,9 @@ export class Measurement {
     const capped = { ...sweep, maxBytes: Math.min(sweep.maxBytes, this.maxBytes) };
     for (const bytes of warmupSizes(capped, size)) {
       const counts = countsFor(collective, bytes, size, this.#size);
-      const operations = this.#ranks.map((rank) => this.#prepare(rank, combination, counts, false, 0));
+      const operations = this.#prepare(combination, counts, false, 0);
       try {
-        for (let i = 0; i < warmupIterations; i++) await this.#once(operations);
+        for (let i = 0; i < warmupIterations; i++) await this.#ranks.once(operations);
       } finally {
         for (const operation of operations) operation.release();
       }
@@ -365,18 +230,18 @@ export class Measurement {
    * afterwards is the library and not its first acquaintance.
    */
   async acquaint(combination: Combination): Promise<void> {
+    this.#makeBuffers(combination.type);
     const size = elementBytes(combination.type);
     const counts = countsFor(this.#options.collective, 8 * this.#size, size, this.#size);
-    const operations = this.#ranks.map((rank) => this.#prepare(rank, combination, counts, false, 0));
-    const times = this.#threads ? ACQUAINTANCE.threads : ACQUAINTANCE.inline;
+    const operations = this.#prepare(combination, counts, false, 0);
     try {
-      await this.#once(operations);
+      await this.#ranks.once(operations);
       const start = performance.now();
-      for (let i = 0; i < FIRST_CALLS; i++) await this.#once(operations);
+      for (let i = 0; i < FIRST_CALLS; i++) await this.#ranks.once(operations);
       const own = ((performance.now() - start) * 1e3) / FIRST_CALLS;
-      this.#smallUs = Math.max(...(await this.#gather(() => [own])).flat());
-      const rest = Math.min(times - FIRST_CALLS, this.#callsIn(PATIENCE_MS));
-      for (let i = 0; i < rest; i++) await this.#once(operations);
+      this.#smallUs = Math.max(...(await this.#ranks.gather(() => [own])).flat());
+      const rest = Math.min(this.#ranks.acquaintance - FIRST_CALLS, this.#callsIn(PATIENCE_MS));
+      for (let i = 0; i < rest; i++) await this.#ranks.once(operations);
     } finally {
       for (const operation of operations) operation.release();
     }
@@ -387,7 +252,8 @@ export class Measurement {
     const { sweep, collective, cycles, reportTimestamps } = this.#options;
     const size = elementBytes(combination.type);
     const capped = { ...sweep, maxBytes: Math.min(sweep.maxBytes, this.maxBytes) };
-    await this.#barrier();
+    this.#makeBuffers(combination.type);
+    await this.#ranks.barrier();
     await this.#warmUp(combination);
     for (let cycle = 0; cycles === 0 || cycle < cycles; cycle++) {
       for (const bytes of sweepSizes(capped, size)) {
@@ -407,11 +273,5 @@ export class Measurement {
         });
       }
     }
-  }
-
-  /** Bytes that the buffers of one rank may have at most, given the memory that is left in the heap. */
-  static largestBytes(device: HostDevice, ranksHere: number): number {
-    // A send and a receive buffer per rank; a sixteenth stays free for control blocks and staging.
-    return Math.floor((device.freeBytes * 15) / 16 / 2 / ranksHere / 64) * 64;
   }
 }
