@@ -30,9 +30,6 @@ export const MAX_GPU_BLOCKS = 320;
 /** Most blocks of a launch of an LL program. */
 export const LL_BLOCKS = 64;
 
-/** LL lines of one block and bank, bytes, shared by the ranks: 32 KB of data. More data goes in several rounds. */
-const LL_BANK_BYTES = 65536;
-
 /** Bytes of an LL line, and of the data in it. */
 export const LINE_BYTES = 16;
 export const LINE_DATA = 8;
@@ -40,11 +37,28 @@ export const LINE_DATA = 8;
 /** Channels of a pair of ranks: blocks that move one message together. */
 export const PAIR_CHANNELS = 16;
 
-/** LL lines of one bank of a pair's channel, bytes. */
-const PAIR_BANK_BYTES = 16384;
+/** How large the parts of an area are. */
+export interface AreaSizes {
+  readonly blocks: number;
+  readonly llBlocks: number;
+  /** LL lines of one block and bank, bytes, shared by the ranks. More data goes in several rounds. */
+  readonly llBankBytes: number;
+  readonly pairChannels: number;
+  /** LL lines of one bank of a pair's channel, bytes. */
+  readonly pairBankBytes: number;
+  /** The stage, for sending and receiving together. */
+  readonly stageBytes: number;
+}
 
-/** Bytes of the stage, for sending and receiving together. */
-const STAGE_BYTES = 16 * 1024 * 1024;
+/** The sizes on GPUs; tests make do with less. */
+export const GPU_AREA: AreaSizes = {
+  blocks: MAX_GPU_BLOCKS,
+  llBlocks: LL_BLOCKS,
+  llBankBytes: 64 * 1024,
+  pairChannels: PAIR_CHANNELS,
+  pairBankBytes: 16 * 1024,
+  stageBytes: 16 * 1024 * 1024,
+};
 
 /** Words of different blocks and peers do not share a line of the second-level cache. */
 const CACHE_LINE = 128;
@@ -74,7 +88,7 @@ export const Cell = struct(
   64,
 );
 
-/** State of messages between two ranks on one channel, in the area of one of the two, and its inbox. */
+/** State of messages between two ranks on one channel, in the area of one of the two; its inbox of two banks follows. */
 export const Pair = struct(
   'Pair',
   {
@@ -91,9 +105,6 @@ export const Pair = struct(
     target: 'packet',
     /** Number of the last round whose data the peer has written into this rank's buffer. */
     done: 'u32',
-    gap3: array('u8', 28),
-    bank0: array('u8', PAIR_BANK_BYTES),
-    bank1: array('u8', PAIR_BANK_BYTES),
   },
   CACHE_LINE,
 );
@@ -101,6 +112,7 @@ export const Pair = struct(
 /** Offsets in bytes from the beginning of an area. */
 export interface AreaLayout {
   readonly ranks: number;
+  readonly sizes: AreaSizes;
   readonly states: number;
   readonly cells: number;
   readonly tokens: number;
@@ -108,14 +120,15 @@ export interface AreaLayout {
   /** LL lines of one rank in a bank, bytes. */
   readonly slotBytes: number;
   readonly pairs: number;
+  /** From the pair of one peer to the next. */
+  readonly pairStride: number;
   readonly stage: number;
-  readonly stageBytes: number;
   /** Size of the whole area. */
   readonly bytes: number;
 }
 
 /** The layout of the areas of a team. Throws `invalidArgument` for a number of ranks that programs cannot have. */
-export function areaLayout(ranks: number): AreaLayout {
+export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayout {
   if (!Number.isInteger(ranks) || ranks < 1 || ranks > MAX_GPU_RANKS) {
     throw new TuttiError(
       'invalidArgument',
@@ -123,13 +136,16 @@ export function areaLayout(ranks: number): AreaLayout {
     );
   }
   const round = (bytes: number, unit: number) => Math.ceil(bytes / unit) * unit;
-  const slotBytes = Math.floor(LL_BANK_BYTES / Math.max(2, ranks) / CACHE_LINE) * CACHE_LINE;
+  const slotBytes = Math.floor(sizes.llBankBytes / Math.max(2, ranks) / CACHE_LINE) * CACHE_LINE;
+  if (slotBytes === 0)
+    throw new TuttiError('internalError', `LL banks of ${sizes.llBankBytes} bytes are too small`);
+  const pairStride = Pair.size + 2 * sizes.pairBankBytes;
   const states = 0;
-  const cells = states + MAX_GPU_BLOCKS * BlockState.size;
-  const tokens = cells + round(MAX_GPU_BLOCKS * ranks * Cell.size, CACHE_LINE);
-  const lines = tokens + round(LL_BLOCKS * 2 * ranks * LINE_BYTES, CACHE_LINE);
-  const pairs = lines + LL_BLOCKS * 2 * ranks * slotBytes;
-  const stage = round(pairs + PAIR_CHANNELS * ranks * Pair.size, 4096);
-  const bytes = stage + STAGE_BYTES;
-  return { ranks, states, cells, tokens, lines, slotBytes, pairs, stage, stageBytes: STAGE_BYTES, bytes };
+  const cells = states + sizes.blocks * BlockState.size;
+  const tokens = cells + round(sizes.blocks * ranks * Cell.size, CACHE_LINE);
+  const lines = tokens + round(sizes.llBlocks * 2 * ranks * LINE_BYTES, CACHE_LINE);
+  const pairs = lines + sizes.llBlocks * 2 * ranks * slotBytes;
+  const stage = round(pairs + sizes.pairChannels * ranks * pairStride, CACHE_LINE);
+  const bytes = stage + sizes.stageBytes;
+  return { ranks, sizes, states, cells, tokens, lines, slotBytes, pairs, pairStride, stage, bytes };
 }

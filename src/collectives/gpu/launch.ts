@@ -10,58 +10,99 @@
  */
 
 import { TuttiError } from '../../errors/tutti-error.js';
-import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '../../kernel/element-types.js';
+import { ELEMENT_TYPES, type ElementType, REDUCE_OPS } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import type { Struct } from '../../kernel/layout.js';
-import type { Collective } from '../control-block.js';
-import type { Addressing } from './names.js';
+import { type AreaSizes, GPU_AREA, LINE_DATA } from './area.js';
+import { callBytes, GPU_COLLECTIVES, type GpuCall, type GpuShape, type GpuTeam } from './call.js';
+import { directGpu } from './direct.js';
+import { lowLatency } from './low-latency.js';
+import { gpuShape } from './shape.js';
 import { gpuWork } from './work.js';
-
-/** Collectives that GPUs have programs for; `count` is per rank where the buffers hold a block per rank. */
-export type GpuCollective = Collective | 'gather' | 'scatter';
-
-/** What does not change from call to call; equal on all ranks. */
-export interface GpuTeam {
-  readonly ranks: number;
-  /** Of the GPU that has the fewest. */
-  readonly multiprocessors: number;
-  /** Ranks that share one GPU, at most. */
-  readonly ranksPerDevice: number;
-  readonly addressing: Addressing;
-}
-
-/** What all ranks must call alike. */
-export interface GpuCall {
-  readonly collective: GpuCollective;
-  readonly type: ElementType;
-  readonly op?: ReduceOp;
-  readonly count: number;
-}
-
-export type GpuProgramName = 'LL' | 'Direct';
 
 /** A launch. Equal keys mean equal programs, to be compiled once. */
 export interface GpuLaunch {
   readonly key: string;
-  readonly program: GpuProgramName;
+  readonly shape: GpuShape;
   readonly blocks: number;
   readonly threads: number;
-  /** Blocks of `threads` threads that a multiprocessor must hold: `blocksPerMultiprocessor` of the ptx target. */
-  readonly residency: number;
-  /** Layout of the descriptor; its size is `descriptorBytes` of the ptx target. */
-  readonly work: Struct;
+  /** Bytes that a block (LL) or a rank (direct) takes of what is split: for the descriptor. */
+  readonly share: number;
+  /** Options of the ptx target for the program, besides the architecture. */
+  readonly compile: {
+    readonly threads: number;
+    readonly blocksPerMultiprocessor: number;
+    readonly descriptorBytes: number;
+  };
   build(traits: Traits): Program;
 }
 
-/** Bytes that a rank contributes or receives per peer: what sizes are measured by. */
-export function callBytes({ type, count }: GpuCall): number {
-  return count * ELEMENT_TYPES[type].size;
+/** Threads that LL programs are compiled for; launches may have fewer. */
+export const LL_THREADS = 512;
+
+/** Shares of blocks in LL programs are whole pairs of lines, those of ranks in direct ones whole cache lines. */
+const LL_GRAIN = 2 * LINE_DATA;
+const DIRECT_GRAIN = 128;
+
+/** Copies depend on nothing of an element type but its size. */
+const BY_SIZE: Readonly<Record<number, ElementType>> = { 1: 'uint8', 2: 'float16', 4: 'uint32', 8: 'uint64' };
+
+function requireCall(team: GpuTeam, { collective, type, op, count }: GpuCall): void {
+  const refuse = (what: string): never => {
+    throw new TuttiError('invalidArgument', what);
+  };
+  if (!GPU_COLLECTIVES.includes(collective)) refuse(`there is no GPU program for ${collective}`);
+  if (!Object.hasOwn(ELEMENT_TYPES, type)) refuse(`there is no element type ${type}`);
+  if (op !== undefined && !Object.hasOwn(REDUCE_OPS, op)) refuse(`there is no operator ${op}`);
+  if (!Number.isSafeInteger(count) || count < 0) {
+    refuse(`a count of ${count} elements; a whole number from 0 is needed`);
+  }
+  if (!Number.isInteger(team.ranks) || team.ranks < 1) refuse(`a team of ${team.ranks} ranks`);
 }
 
-/** Chooses what to launch. A call with a count of 0 moves nothing and needs no launch. */
+/** Chooses what to launch. A call with a count of 0 moves nothing and needs no launch, unless it is a barrier. */
 export function gpuLaunch(team: GpuTeam, call: GpuCall): GpuLaunch {
-  throw new TuttiError(
-    'internalError',
-    `not yet: ${call.collective} of ${callBytes(call)} bytes for ${gpuWork(team.ranks).name}`,
-  );
+  requireCall(team, call);
+  return launchOf(team, call, gpuShape(team, call));
+}
+
+/** The launch of a call in a given shape. */
+export function launchOf(
+  team: GpuTeam,
+  call: GpuCall,
+  shape: GpuShape,
+  sizes: AreaSizes = GPU_AREA,
+): GpuLaunch {
+  const { ranks, addressing } = team;
+  const { collective } = call;
+  const { blocks, threads } = shape;
+  const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
+  const type = reduces ? call.type : BY_SIZE[ELEMENT_TYPES[call.type].size]!;
+  const op = reduces ? (call.op ?? 'sum') : 'sum';
+  const reduction = { type, op };
+  const descriptorBytes = gpuWork(ranks).size;
+  const bytes = callBytes(call);
+  const split = (parts: number, grain: number) => Math.ceil(bytes / (parts * grain)) * grain;
+  if (shape.program === 'LL') {
+    return {
+      key: ['LL', collective, type, op, ranks].join('/'),
+      shape,
+      blocks,
+      threads,
+      share: split(blocks, LL_GRAIN),
+      compile: { threads: LL_THREADS, blocksPerMultiprocessor: 1, descriptorBytes },
+      build: (traits) => lowLatency(traits, { collective, reduction, ranks, sizes }),
+    };
+  }
+  const { unroll, residency, copies } = shape;
+  const form = [addressing, threads, unroll, residency, copies];
+  return {
+    key: ['Direct', collective, type, op, ranks, ...form].join('/'),
+    shape,
+    blocks,
+    threads,
+    share: split(ranks, DIRECT_GRAIN),
+    compile: { threads, blocksPerMultiprocessor: residency, descriptorBytes },
+    build: (traits) =>
+      directGpu(traits, { collective, reduction, ranks, addressing, threads, unroll, copies, sizes }),
+  };
 }

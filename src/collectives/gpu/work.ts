@@ -5,7 +5,7 @@
  */
 
 import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '../../kernel/element-types.js';
-import { array, type Struct, struct } from '../../kernel/layout.js';
+import { array, struct } from '../../kernel/layout.js';
 import { averageArgument, encode } from '../../kernel/numeric.js';
 import { argumentRule } from '../arithmetic.js';
 
@@ -24,13 +24,16 @@ function makeWork(ranks: number) {
     /** Bytes from one rank's block to the next in buffers that hold a block per rank. */
     sendStride: 'u64',
     recvStride: 'u64',
+    /** Bytes that a block moves: equal on all ranks; see GpuLaunch. */
+    share: 'u64',
     /** Scalar of an average, see ArgumentRule. */
     argument: 'u64',
     /** Table of mapped allocations (names.ts); 0 where names are plain. */
     maps: 'ptr',
     self: 'u32',
     root: 'u32',
-    /** The areas of all ranks as this rank addresses them. */
+    /** The areas of this rank and of all ranks, as this rank addresses them. */
+    own: 'ptr',
     areas: array('ptr', ranks),
   });
 }
@@ -56,6 +59,7 @@ function makeMessageWork(ranks: number) {
     maps: 'ptr',
     self: 'u32',
     groups: 'u32',
+    own: 'ptr',
     areas: array('ptr', ranks),
     /** Messages in the order of their groups; `name` is that of a receive buffer. */
     address: array('u64', MAX_MESSAGES),
@@ -100,28 +104,28 @@ export interface GpuArguments {
   readonly count: number;
   readonly send: number | bigint;
   readonly recv: number | bigint;
-  /** Names of the buffers for the peers; the addresses where they are plain, `STAGED` where peers cannot reach them. */
+  /**
+   * Names of the buffers for the peers (names.ts): the addresses where they are plain, `STAGED` where peers cannot reach
+   * them, 0 where this rank has none (a receive buffer of a rank that is not the root, say).
+   */
   readonly sendName: number | bigint;
   readonly recvName: number | bigint;
   readonly maps?: number | bigint;
   readonly areas: readonly (number | bigint)[];
 }
 
-/** Writes the descriptor of a collective at `base` bytes into a view. */
-export function writeGpuWork(
-  view: DataView,
-  base: number,
-  args: GpuArguments,
-  work: Struct = gpuWork(args.areas.length),
-): void {
+/** Writes the descriptor of a collective at `base` bytes into a view; `share` is that of its launch. */
+export function writeGpuWork(view: DataView, base: number, share: number, args: GpuArguments): void {
   const bytes = args.count * ELEMENT_TYPES[args.type].size;
-  const at = (work as GpuWork).at(view, base);
+  const at = gpuWork(args.areas.length).at(view, base);
   at.set('send', args.send).set('recv', args.recv);
   at.set('sendName', args.sendName).set('recvName', args.recvName);
   at.set('bytes', bytes).set('sendStride', bytes).set('recvStride', bytes);
+  at.set('share', share);
   at.set('argument', args.op === undefined ? 0 : directArgument(args.type, args.op, args.areas.length));
   at.set('maps', args.maps ?? 0);
   at.set('self', args.self).set('root', args.root ?? 0);
+  at.set('own', args.areas[args.self]!);
   args.areas.forEach((area, rank) => {
     at.set('areas', area, rank);
   });

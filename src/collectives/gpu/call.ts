@@ -1,0 +1,51 @@
+/** Calls of collectives on GPUs, and the shapes in which they can run. */
+
+import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '../../kernel/element-types.js';
+import { COLLECTIVES, type Collective } from '../control-block.js';
+import type { Addressing } from './names.js';
+
+/** Collectives that GPUs have programs for; `count` is per rank where the buffers hold a block per rank. */
+export type GpuCollective = Collective | 'gather' | 'scatter';
+
+export const GPU_COLLECTIVES: readonly GpuCollective[] = [
+  ...(Object.keys(COLLECTIVES) as Collective[]),
+  'gather',
+  'scatter',
+];
+
+/** What does not change from call to call; equal on all ranks. */
+export interface GpuTeam {
+  readonly ranks: number;
+  /** Of the GPU that has the fewest. */
+  readonly multiprocessors: number;
+  /** Ranks that share one GPU, at most. */
+  readonly ranksPerDevice: number;
+  readonly addressing: Addressing;
+}
+
+/** What all ranks must call alike. */
+export interface GpuCall {
+  readonly collective: GpuCollective;
+  readonly type: ElementType;
+  readonly op?: ReduceOp;
+  readonly count: number;
+}
+
+/** A way to run a collective: its program and how large the launch is. */
+export type GpuShape =
+  | { readonly program: 'LL'; readonly blocks: number; readonly threads: number }
+  | {
+      readonly program: 'Direct';
+      readonly blocks: number;
+      readonly threads: number;
+      /** Packets of each source that a thread has under way. */
+      readonly unroll: number;
+      /** Blocks that a multiprocessor must hold at a time. */
+      readonly residency: number;
+      /** Copies are written by their source (push) or read by their target (pull). */
+      readonly copies: 'push' | 'pull';
+    };
+
+export function callBytes({ type, count }: Pick<GpuCall, 'type' | 'count'>): number {
+  return count * ELEMENT_TYPES[type].size;
+}

@@ -1,0 +1,54 @@
+/**
+ * The team as a block of a program sees it: who the others are and where their areas lie.
+ */
+
+import type { KernelBuilder, Value } from '../../kernel/builder.js';
+import { type AreaLayout, type AreaSizes, areaLayout } from './area.js';
+import { type GpuWork, gpuWork } from './work.js';
+
+/** Another rank, known at run time. */
+export interface Peer {
+  readonly rank: Value<'u32'>;
+  readonly area: Value<'ptr'>;
+}
+
+export class Team {
+  readonly layout: AreaLayout;
+  readonly self: Value<'u32'>;
+  readonly own: Value<'ptr'>;
+  readonly block: Value<'u32'>;
+  /** All others, the next rank first, so that ranks do not all talk to the same one at a time. */
+  readonly peers: readonly Peer[];
+
+  constructor(
+    readonly k: KernelBuilder,
+    readonly work: Value<'ptr'>,
+    readonly ranks: number,
+    /** A struct with the fields `self`, `own` and `areas` of GpuWork. */
+    readonly fields: Pick<GpuWork, 'fields'> = gpuWork(ranks),
+    sizes?: AreaSizes,
+  ) {
+    const layout = fields as GpuWork;
+    this.layout = areaLayout(ranks, sizes);
+    this.self = k.field(work, layout, 'self');
+    this.own = k.field(work, layout, 'own');
+    this.block = k.blockIndex;
+    this.peers = Array.from({ length: ranks - 1 }, (_, i) => {
+      const rank = this.after(i + 1);
+      return { rank, area: k.field(work, layout, 'areas', rank) };
+    });
+  }
+
+  /** The rank so many places behind this one. */
+  after(distance: Value<'u32'> | number): Value<'u32'> {
+    const { k, ranks } = this;
+    if (ranks === 2) return k.u32(1).sub(this.self);
+    const sum = this.self.add(distance);
+    return k.select(sum.ge(ranks), sum.sub(ranks), sum);
+  }
+
+  /** The area of a rank known at run time. */
+  areaOf(rank: Value<'u32'>): Value<'ptr'> {
+    return this.k.field(this.work, this.fields as GpuWork, 'areas', rank);
+  }
+}

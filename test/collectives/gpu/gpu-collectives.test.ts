@@ -1,0 +1,127 @@
+/** Programs for GPUs in the interpreter: several ranks, blocks and threads, all schedules of a seed, weak memory. */
+import { describe, expect, it } from 'vitest';
+import { GPU_COLLECTIVES, type GpuCollective, type GpuShape } from '#src/collectives/gpu/call.js';
+import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import { explore } from '#src/kernel/interpreter/explore.js';
+import type { MachineOptions } from '#src/kernel/interpreter/machine.js';
+import { encode } from '#src/kernel/numeric.js';
+import { pick, random } from '../random-call.js';
+import { gpuBufferElements, type SimulatedGpuCall, SimulatedGpuTeam } from './gpu-team.js';
+
+/** Multiplies the numbers of seeds, for long runs by hand. */
+const EFFORT = Number(process.env.TUTTI_TEST_EFFORT ?? 1);
+
+function inputsOf(call: SimulatedGpuCall, ranks: number, next: () => number): bigint[][] {
+  const { send } = gpuBufferElements(call.collective, call.count, ranks);
+  const { kind } = ELEMENT_TYPES[call.type];
+  return Array.from({ length: ranks }, () =>
+    Array.from({ length: send }, () => {
+      const value = Math.floor(next() * 17) - (kind === 'unsigned' ? 0 : 8);
+      return encode(call.type, kind === 'float' ? value / 4 : value);
+    }),
+  );
+}
+
+/** Runs calls one behind the other on every rank and compares all results. */
+function run(
+  machine: MachineOptions,
+  ranks: number,
+  calls: readonly SimulatedGpuCall[],
+  next: () => number,
+): void {
+  const addressing = next() < 0.5 ? 'plain' : 'mapped';
+  const team = new SimulatedGpuTeam(machine, { ranks, addressing });
+  const streams = team.streams();
+  const checks = calls.map((call) => team.launch(call, inputsOf(call, ranks, next), streams));
+  team.machine.run();
+  for (const check of checks) check();
+}
+
+const LL = (blocks: number, threads: number): GpuShape => ({ program: 'LL', blocks, threads });
+const direct = (blocks: number, threads: number, copies: 'push' | 'pull' = 'push'): GpuShape => ({
+  program: 'Direct',
+  blocks,
+  threads,
+  unroll: 2,
+  residency: 1,
+  copies,
+});
+
+function randomShape(next: () => number): GpuShape {
+  const blocks = pick([1, 2, 3], next);
+  return next() < 0.5
+    ? LL(blocks, pick([4, 8], next))
+    : direct(blocks, 4, pick(['push', 'pull'] as const, next));
+}
+
+function randomCall(
+  ranks: number,
+  next: () => number,
+  collective: GpuCollective,
+  shape: GpuShape,
+): SimulatedGpuCall {
+  const type = pick(ELEMENT_TYPE_NAMES, next);
+  const { size } = ELEMENT_TYPES[type];
+  const most = Math.floor(160 / size);
+  const staged = shape.program === 'Direct' && next() < 0.3 ? [pick([0, 1], next)] : [];
+  return {
+    collective,
+    shape,
+    type,
+    op: pick(REDUCE_OP_NAMES, next),
+    root: Math.floor(next() * ranks),
+    count: 1 + Math.floor(next() * most),
+    inPlace: collective !== 'allToAll' && next() < 0.3,
+    unalign: Array.from({ length: ranks }, () => (next() < 0.3 ? Math.floor((next() * 16) / size) : 0)),
+    staged,
+  };
+}
+
+describe('LL programs on GPUs', () => {
+  it.each(GPU_COLLECTIVES)('move %s of any type and size between 2 and 3 ranks', (collective) => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 1);
+        const ranks = pick([2, 3], next);
+        run(machine, ranks, [randomCall(ranks, next, collective, LL(pick([1, 2, 3], next), 4))], next);
+      },
+      { seeds: 6 * EFFORT },
+    );
+    expect(runs).toBe(12 * EFFORT);
+  });
+});
+
+describe('direct programs on GPUs', () => {
+  const collectives = GPU_COLLECTIVES.filter((c) => c !== 'barrier');
+  it.each(collectives)('move %s of any type and size between 2 and 3 ranks', (collective) => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 1);
+        const ranks = pick([2, 3], next);
+        const shape = direct(pick([1, 2, 3], next), 4, pick(['push', 'pull'] as const, next));
+        run(machine, ranks, [randomCall(ranks, next, collective, shape)], next);
+      },
+      { seeds: 6 * EFFORT },
+    );
+    expect(runs).toBe(12 * EFFORT);
+  });
+});
+
+describe('calls that follow each other', () => {
+  it('mix collectives, programs, blocks and threads over one area', () => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 99);
+        const ranks = pick([2, 3], next);
+        const calls = Array.from({ length: 4 }, () => {
+          const collective = pick(GPU_COLLECTIVES, next);
+          const shape = collective === 'barrier' ? LL(1, 4) : randomShape(next);
+          return randomCall(ranks, next, collective, shape);
+        });
+        run(machine, ranks, calls, next);
+      },
+      { seeds: 25 * EFFORT },
+    );
+    expect(runs).toBe(50 * EFFORT);
+  });
+});
