@@ -15,6 +15,7 @@ const PURE = [
   'test/cli/topo/**/*.test.ts',
   'test/cli/tune/**/*.test.ts',
   'test/collectives/**/*.test.ts',
+  'test/doctor/**/*.test.ts',
   'test/kernel/**/*.test.ts',
   'test/planning/**/*.test.ts',
   'test/tuning/**/*.test.ts',

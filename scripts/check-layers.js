@@ -28,6 +28,7 @@ const LAYERS = [
   'index.ts',
   'communicator',
   'observe',
+  'doctor',
   'verifier',
   'planning',
   'tuning',
@@ -43,6 +44,7 @@ const LAYERS = [
 
 /** Layers that run in a browser as they are. */
 const PURE_LAYERS = new Set([
+  'doctor',
   'verifier',
   'planning',
   'tuning',

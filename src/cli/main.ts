@@ -14,6 +14,7 @@ Commands:
   run -n N SCRIPT [arguments]   start N ranks of a script
   topo [FILE ...] [options]     show what NCCL decides about a machine or cluster: paths, channels, rings, trees
   tune [FILE ...] [options]     show which algorithm and protocol NCCL chooses for a collective, by size, and why
+  doctor FILE ... | FOLDER      say what is wrong with a job of NCCL, from logs and outputs of tools, and what repairs it
   kernel show PROGRAM           show a device program as IR or WebAssembly
   version                       print the version
 
@@ -36,6 +37,8 @@ async function main(argv: readonly string[]): Promise<number> {
       return (await import('./topo.js')).topoCommand(args);
     case 'tune':
       return (await import('./tune.js')).tuneCommand(args);
+    case 'doctor':
+      return (await import('./doctor.js')).doctorCommand(args);
     case 'version':
     case '--version':
     case '-v':

@@ -1,0 +1,46 @@
+/**
+ * The command line of `tutti doctor`.
+ */
+import { TuttiError } from '../../errors/tutti-error.js';
+import { parseArguments } from '../parse-arguments.js';
+
+export const DOCTOR_USAGE = `Usage: tutti doctor FILE... | FOLDER [--json]
+
+Says what is wrong with a job of NCCL, on which evidence, and what repairs it, from the files that are at hand: logs
+(NCCL_DEBUG=INFO) of any ranks, tables or JSON of nccl-tests, RAS status, dumps of flight recorders (JSON), topology and
+graph files, and output of nvidia-smi (topo -m, nvlink -s, -L), lspci -vvv, show_gids, ibstatus, ethtool -S, df, ip, ss,
+sysctl, ulimit, lsmod, dmesg, ib_write_bw. The kind of a file is recognised by its content; '-' is the standard input.
+
+  --json   verdicts and the model of the job as JSON
+  --help   this text
+
+Exit status: 0 healthy, 1 findings, 2 unreadable input or wrong use.
+`;
+
+export interface DoctorOptions {
+  readonly paths: readonly string[];
+  readonly json: boolean;
+}
+
+/** Parses the arguments after `doctor`. Throws `invalidArgument`. */
+export function parseDoctorOptions(argv: readonly string[]): DoctorOptions | 'help' {
+  const { values, positionals } = parseArguments(
+    {
+      args: [...argv],
+      allowPositionals: true,
+      options: {
+        json: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    },
+    'doctor',
+  );
+  if (values.help) return 'help';
+  if (positionals.length === 0) {
+    throw new TuttiError(
+      'invalidArgument',
+      "name the files or the folder to look at; see 'tutti doctor --help'",
+    );
+  }
+  return { paths: positionals, json: values.json };
+}

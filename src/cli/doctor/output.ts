@@ -1,0 +1,76 @@
+/**
+ * The answer of `tutti doctor`: reads, diagnoses, and looks up the lines that are shown.
+ */
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { createInterface } from 'node:readline';
+import { diagnose, type Verdict } from '../../doctor/diagnose.js';
+import type { Job } from '../../doctor/model/job.js';
+import type { Place } from '../../doctor/model/place.js';
+import { readJob } from '../../doctor/read/read-job.js';
+import { jsonReport } from '../../doctor/report/json.js';
+import { textReport } from '../../doctor/report/text.js';
+import type { Style } from '../../topology/report/style.js';
+import type { DoctorOptions } from './options.js';
+import { filesOf, type NamedFile, sourceOf } from './sources.js';
+
+export interface DoctorOutput {
+  readonly lines: readonly string[];
+  readonly verdict: 'healthy' | 'findings' | 'unreadable';
+}
+
+/** Larger files are not read a second time to show their lines. */
+const MAX_SHOWN_FILE = 64 * 1024 * 1024;
+
+export async function doctorOutput(
+  options: DoctorOptions,
+  style: Style,
+  note: (text: string) => void,
+): Promise<DoctorOutput> {
+  const files = await filesOf(options.paths);
+  const job = await readJob(files.map((file) => sourceOf(file, note)));
+  const verdicts = diagnose(job);
+  const verdict = verdicts.length > 0 ? 'findings' : isReadable(job, files) ? 'healthy' : 'unreadable';
+  if (options.json) return { lines: [JSON.stringify(jsonReport(job, verdicts), null, 2)], verdict };
+  if (verdict === 'unreadable') {
+    for (const { name, problems } of job.files) for (const problem of problems) note(`${name}: ${problem}`);
+    note('nothing that the doctor knows is in the input; see tutti doctor --help for the kinds of files');
+    return { lines: [], verdict };
+  }
+  const texts = await lineTexts(files, verdicts);
+  const textOf = ({ file, line }: Place) => texts.get(`${file}\0${line}`);
+  return { lines: textReport(job, verdicts, style, textOf), verdict };
+}
+
+/** Something was recognised, and every file that was named by itself could be read. */
+function isReadable(job: Job, files: readonly NamedFile[]): boolean {
+  const known = job.files.filter(({ kinds }) => kinds.size > 0);
+  const isSingle = files.length === 1;
+  return known.length > 0 && !(isSingle && job.files[0]!.problems.length > 0);
+}
+
+/** The lines that verdicts cite, from files of ordinary size. */
+async function lineTexts(
+  files: readonly NamedFile[],
+  verdicts: readonly Verdict[],
+): Promise<Map<string, string>> {
+  const wanted = new Map<string, Set<number>>();
+  for (const { evidence } of verdicts) {
+    for (const { file, line } of evidence) wanted.set(file, (wanted.get(file) ?? new Set()).add(line));
+  }
+  const texts = new Map<string, string>();
+  for (const { name, path } of files) {
+    const lines = wanted.get(name);
+    if (lines === undefined || path === '-' || (await stat(path)).size > MAX_SHOWN_FILE) continue;
+    const last = Math.max(...lines);
+    let number = 0;
+    const stream = createReadStream(path, { encoding: 'utf8' });
+    for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
+      number++;
+      if (lines.has(number)) texts.set(`${name}\0${number}`, line.slice(0, 300));
+      if (number >= last) break;
+    }
+    stream.destroy();
+  }
+  return texts;
+}

@@ -1,0 +1,40 @@
+/**
+ * What frameworks and launchers say: time-outs, exceptions, processes that ended.
+ */
+import type { Place } from './place.js';
+
+interface Event {
+  readonly rank: number | undefined;
+  host: string | undefined;
+  readonly at: Place;
+}
+
+export type FrameworkEvent = Event &
+  (
+    | {
+        readonly kind: 'watchdog';
+        readonly sequence: number | undefined;
+        readonly operation: string | undefined;
+        readonly milliseconds: number | undefined;
+      }
+    | {
+        readonly kind: 'exception';
+        /** As `torch.OutOfMemoryError`. */
+        readonly type: string;
+        readonly text: string;
+        readonly isOutOfMemory: boolean;
+        readonly gpu: number | undefined;
+        readonly pid: number | undefined;
+      }
+    /** An exception that reports a failure of NCCL. */
+    | { readonly kind: 'ncclError'; readonly text: string }
+    /** A process ended by a signal or with an error. */
+    | {
+        readonly kind: 'exit';
+        readonly signal: number | undefined;
+        readonly code: number | undefined;
+        readonly pid: number | undefined;
+      }
+    /** The scheduler ended the job. */
+    | { readonly kind: 'cancelled'; readonly text: string }
+  );

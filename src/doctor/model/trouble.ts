@@ -1,0 +1,46 @@
+/**
+ * What a message of NCCL reports, as data: the same fault has different words in different versions.
+ */
+
+export type Trouble =
+  /** A shared memory segment could not be made or extended. */
+  | { readonly kind: 'shm'; readonly path: string; readonly bytes: number; readonly reason: string }
+  /** A connection to a peer failed for good. */
+  | { readonly kind: 'connect'; readonly address: string | undefined; readonly reason: string }
+  /** A connection failed and is tried again. */
+  | { readonly kind: 'retry'; readonly address: string; readonly reason: string }
+  | { readonly kind: 'bind'; readonly reason: string }
+  /** Another system call failed. */
+  | { readonly kind: 'call'; readonly call: string; readonly reason: string }
+  | { readonly kind: 'peerClosed'; readonly peer: string }
+  /** The helper thread of the same process failed, or did not answer. */
+  | { readonly kind: 'proxy' }
+  | { readonly kind: 'noInterface' }
+  /** A queue pair could not be connected. */
+  | {
+      readonly kind: 'queuePair';
+      readonly reason: string;
+      readonly device: string | undefined;
+      readonly localGid: string | undefined;
+      readonly remoteGid: string | undefined;
+      readonly gidIndex: number | undefined;
+    }
+  /** The adapter completed a request with an error. */
+  | {
+      readonly kind: 'completion';
+      readonly status: number;
+      readonly peer: string;
+      readonly device: string | undefined;
+    }
+  /** The adapter reported a change of a port. */
+  | { readonly kind: 'portEvent'; readonly device: string; readonly port: number; readonly event: string }
+  | { readonly kind: 'cuda'; readonly reason: string }
+  | { readonly kind: 'sameGpu' }
+  | { readonly kind: 'versions' }
+  | { readonly kind: 'noTransport'; readonly from: number | undefined; readonly to: number | undefined }
+  | { readonly kind: 'multicast'; readonly reason: string }
+  /** Memory could not be registered with the adapter. */
+  | { readonly kind: 'registration'; readonly call: string; readonly reason: string }
+  | { readonly kind: 'noNetwork' }
+  | { readonly kind: 'misuse'; readonly what: string }
+  | { readonly kind: 'other' };

@@ -1,0 +1,154 @@
+/**
+ * Lines of PyTorch, of launchers and of schedulers: time-outs, exceptions, ends of processes.
+ */
+import type { FrameworkEvent } from '../model/framework.js';
+import { type FileContext, here, kind, type LineReader } from './file-context.js';
+
+const RANK_PREFIX = /^\[(?:rank|default)?(\d+)\]: ?/;
+const WATCHDOG =
+  /(?:\[Rank (\d+)\].{0,80}?)?Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+))?(?:, )?(?:OpType=(\w+))?/;
+const RAN_FOR = /ran for (\d+) milliseconds/;
+const EXCEPTION = /^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)): ?(.*)$/;
+const OUT_OF_MEMORY = /CUDA out of memory|OutOfMemory|HIP out of memory/;
+const GPU = /\bGPU (\d+)\b/;
+const PID = /\b[Pp]rocess (\d+) has\b|\(pid: (\d+)\)|\bPID (\d+)\b/;
+const NCCL_ERROR = /NCCL error in: \S+?, (.+)$/;
+const EXIT_CODE = /\bfailed \(exitcode: (-?\d+)\) local_rank: \d+ \(pid: (\d+)\)/;
+const ROOT_CAUSE = /^ *exitcode *: (-?\d+) \(pid: (\d+)\)/;
+const ROOT_RANK = /^ *rank *: (\d+) \(local_rank: \d+\)/;
+const ROOT_HOST = /^ *host *: (\S+)/;
+const SRUN = /^srun: error: ([\w.-]+): tasks? (\d+)(?:[-,\d]*): (.+)$/;
+const MPIRUN = /process rank (\d+) with PID (\d+) on node ([\w.-]+) exited on signal (\d+)/;
+const CANCELLED = /^slurmstepd: error: \*\*\* .* CANCELLED AT .*$/;
+const SIGNALS: Readonly<Record<string, number>> = {
+  Killed: 9,
+  'Segmentation fault': 11,
+  Aborted: 6,
+  'Bus error': 7,
+};
+
+const MAX_EVENTS = 5000;
+
+export function frameworkReader(context: FileContext): LineReader {
+  let rootRank: number | undefined;
+  let rootHost: string | undefined;
+  const add = (event: FrameworkEvent): true => {
+    if (context.job.events.length < MAX_EVENTS) context.job.events.push(event);
+    return kind(context, 'framework');
+  };
+  return (whole) => {
+    const prefix = RANK_PREFIX.exec(whole);
+    const line = prefix === null ? whole : whole.slice(prefix[0].length);
+    const base = {
+      rank: prefix === null ? undefined : Number(prefix[1]),
+      host: context.host,
+      at: here(context),
+    };
+    if (line.includes('Watchdog caught')) {
+      const found = WATCHDOG.exec(line.slice(0, 1000));
+      if (found === null || line.includes('what():') || line.includes('terminated with exception'))
+        return false;
+      const ran = RAN_FOR.exec(line)?.[1];
+      return add({
+        ...base,
+        kind: 'watchdog',
+        rank: found[1] === undefined ? base.rank : Number(found[1]),
+        sequence: found[2] === undefined ? undefined : Number(found[2]),
+        operation: found[3],
+        milliseconds: ran === undefined ? undefined : Number(ran),
+      });
+    }
+    if (line.includes('NCCL error in')) {
+      const found = NCCL_ERROR.exec(line.slice(0, 1000));
+      return found !== null && add({ ...base, kind: 'ncclError', text: found[1]! });
+    }
+    const exception = /^[A-Za-z]/.test(line) ? EXCEPTION.exec(line.slice(0, 1000)) : null;
+    if (exception !== null) {
+      const [, type, text] = exception as unknown as [string, string, string];
+      const pid = PID.exec(text);
+      const gpu = GPU.exec(text)?.[1];
+      return add({
+        ...base,
+        kind: 'exception',
+        type,
+        text: text.slice(0, 300),
+        isOutOfMemory: OUT_OF_MEMORY.test(line),
+        gpu: gpu === undefined ? undefined : Number(gpu),
+        pid: pid === null ? undefined : Number(pid[1] ?? pid[2] ?? pid[3]),
+      });
+    }
+    return exits(line, base, add, {
+      rank: (value) => {
+        rootRank = value;
+      },
+      host: (value) => {
+        rootHost = value;
+      },
+      get: () => ({ rank: rootRank, host: rootHost }),
+    });
+  };
+}
+
+interface RootCause {
+  rank(value: number): void;
+  host(value: string): void;
+  get(): { rank: number | undefined; host: string | undefined };
+}
+
+/** Ends of processes, as launchers report them. */
+function exits(
+  line: string,
+  base: Pick<FrameworkEvent, 'rank' | 'host' | 'at'>,
+  add: (event: FrameworkEvent) => true,
+  root: RootCause,
+): boolean {
+  if (line.length > 1000) return false;
+  if (line.includes('exitcode')) {
+    const found = EXIT_CODE.exec(line) ?? ROOT_CAUSE.exec(line);
+    if (found === null) return false;
+    const code = Number(found[1]);
+    const cause = ROOT_CAUSE.test(line) ? root.get() : { rank: undefined, host: undefined };
+    return add({
+      ...base,
+      rank: cause.rank ?? base.rank,
+      host: cause.host ?? base.host,
+      kind: 'exit',
+      signal: code < 0 ? -code : undefined,
+      code: code < 0 ? undefined : code,
+      pid: Number(found[2]),
+    });
+  }
+  const rank = ROOT_RANK.exec(line);
+  if (rank !== null) root.rank(Number(rank[1]));
+  const host = ROOT_HOST.exec(line);
+  if (host !== null) root.host(host[1]!);
+  if (line.startsWith('srun: error: ')) {
+    const found = SRUN.exec(line);
+    if (found === null) return false;
+    const signal = Object.entries(SIGNALS).find(([name]) => found[3]!.includes(name))?.[1];
+    const code = /exit code (\d+)/.exec(found[3]!)?.[1];
+    return add({
+      ...base,
+      rank: Number(found[2]),
+      host: found[1],
+      kind: 'exit',
+      signal,
+      code: code === undefined ? undefined : Number(code),
+      pid: undefined,
+    });
+  }
+  const mpirun = line.includes('exited on signal') ? MPIRUN.exec(line) : null;
+  if (mpirun !== null) {
+    return add({
+      ...base,
+      rank: Number(mpirun[1]),
+      host: mpirun[3],
+      kind: 'exit',
+      signal: Number(mpirun[4]),
+      code: undefined,
+      pid: Number(mpirun[2]),
+    });
+  }
+  if (CANCELLED.test(line)) return add({ ...base, kind: 'cancelled', text: line.slice(0, 300) });
+  return false;
+}

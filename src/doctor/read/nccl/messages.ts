@@ -1,0 +1,77 @@
+/**
+ * Reads the messages of NCCL's log into the model of their process, by their first words. The frequent kinds come
+ * first, and nothing is kept of what is said again, since logs of large jobs have gigabytes.
+ */
+
+import type { NcclProcess } from '../../model/process.js';
+import { type FileContext, here } from '../file-context.js';
+import { readCall, readChoice } from './calls.js';
+import { readCommunicator } from './communicators.js';
+import { readConnection } from './connections.js';
+import { readEnvironment } from './environment.js';
+import type { LogLine } from './header.js';
+import { readNetwork } from './network.js';
+import { readTree } from './system-tree.js';
+import { addTrouble, troubleOf } from './troubles.js';
+
+/** Reads one message. */
+export function readMessage(process: NcclProcess, line: LogLine, context: FileContext): void {
+  const { text, level, header } = line;
+  if (level === 'WARN') {
+    addTrouble(process, troubleOf(text), line, true, context);
+    return;
+  }
+  if (readConnection(process, text, context)) return;
+  if (text.includes(': opCount ')) {
+    readCall(process, text, context);
+    return;
+  }
+  if (isBulk(text)) return;
+  if (
+    readCommunicator(process, text, context) ||
+    readEnvironment(process, text, context) ||
+    readNetwork(process, text, context) ||
+    readTree(process, text, context) ||
+    readChoice(process, text, context) ||
+    readVersion(process, text, context)
+  ) {
+    return;
+  }
+  const trouble = troubleOf(text);
+  if (trouble.kind !== 'other') addTrouble(process, trouble, { text, level, header }, false, context);
+}
+
+/** Tables, rings and trees: nothing in them is looked at. */
+function isBulk(text: string): boolean {
+  const first = text.charCodeAt(0);
+  return (
+    (first === 32 && text.includes('|')) || // tables of tuning
+    text.startsWith('Trees [') ||
+    text.startsWith('Ring ') ||
+    text.startsWith('Tree ') ||
+    /^(?:Broadcast|Reduce|AllGather|ReduceScatter|AllReduce) \|/.test(text.trimStart())
+  );
+}
+
+const VERSION = /^NCCL version (\S+)/;
+const DRIVER = /^cudaDriverVersion (\d+)/;
+const MULTICAST = /^NVLS multicast support is (not )?available/;
+const CHANNELS = /^(\d+) coll channels,(?: \d+ collnet channels,)?(?: (\d+) nvls channels,)?/;
+
+function readVersion(process: NcclProcess, text: string, context: FileContext): boolean {
+  const version = VERSION.exec(text);
+  if (version !== null) process.version ??= { value: version[1]!, at: here(context) };
+  const driver = DRIVER.exec(text);
+  if (driver !== null) process.cudaDriver ??= { value: Number(driver[1]), at: here(context) };
+  const multicast = MULTICAST.exec(text);
+  if (multicast !== null) process.multicast ??= { value: multicast[1] === undefined, at: here(context) };
+  const channels = CHANNELS.exec(text);
+  if (channels !== null) {
+    process.channels ??= {
+      collective: Number(channels[1]),
+      nvls: Number(channels[2] ?? 0),
+      at: here(context),
+    };
+  }
+  return (version ?? driver ?? multicast ?? channels) !== null;
+}

@@ -1,0 +1,241 @@
+/**
+ * Reads files into the model of a job. The kind of a file is recognised by its content, line by line: one file may hold
+ * logs of many ranks, a table of results between them, and the output of a tool below.
+ *
+ * Text is streamed; only documents (JSON, XML) are held as a whole, up to a limit. Nothing is ever executed, and text
+ * of any form is read in time proportional to its length.
+ */
+import { emptyJob, type FileRecord, type Job } from '../model/job.js';
+import { readJsonDocument, readXmlDocument } from './documents.js';
+import { type FileContext, here, type LineReader, ProcessTable } from './file-context.js';
+import { frameworkReader } from './framework.js';
+import { attributeHosts } from './hosts.js';
+import { LineSplitter } from './line-splitter.js';
+import { HeaderReader } from './nccl/header.js';
+import { readMessage } from './nccl/messages.js';
+import { ncclTestsReader } from './nccl-tests.js';
+import { rasReader } from './ras-text.js';
+import { shellReader } from './shell.js';
+import { gidReader, portReader } from './tools/adapters.js';
+import { gpuReader } from './tools/gpus.js';
+import { interfaceReader } from './tools/interfaces.js';
+import { linkMatrixReader } from './tools/link-matrix.js';
+import { lspciReader } from './tools/lspci.js';
+import { pairReader, wireReader } from './tools/measurements.js';
+import {
+  counterReader,
+  diskReader,
+  kernelLogReader,
+  moduleReader,
+  settingsReader,
+  socketSummaryReader,
+} from './tools/system.js';
+
+/** A file: its name, and its text in pieces of any size. */
+export interface Source {
+  readonly name: string;
+  readonly text: AsyncIterable<string> | Iterable<string>;
+}
+
+/** Documents beyond this are not read: the largest topology file has some hundred kilobytes, dumps some megabytes. */
+export const MAX_DOCUMENT = 64 * 1024 * 1024;
+
+/** Reads all sources, one after the other. */
+export async function readJob(sources: Iterable<Source> | AsyncIterable<Source>): Promise<Job> {
+  const job = emptyJob();
+  const processes = new ProcessTable(job);
+  for await (const source of sources) {
+    const reader = new FileReader(source.name, job, processes);
+    for await (const chunk of source.text) {
+      if (!reader.push(chunk)) break;
+    }
+    reader.end();
+  }
+  attributeHosts(job);
+  return job;
+}
+
+/** Colours, and other sequences of terminals. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are looked for
+const TERMINAL = /\u001b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])/g;
+
+/** `[1,0]<stdout>:` of mpirun, `[pod/name/container] ` of kubectl, time stamps of container logs. */
+const LAUNCHER =
+  /^(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) )?(?:\[\d+,\d+\](?:<std(?:out|err)>)?: ?|\[pod\/[^\]]{1,200}\] )?/;
+/** `3: ` of srun -l: taken away only where nothing else reads the line. */
+const TASK = /^ {0,5}\d{1,6}: /;
+/** `[rank3]:` and `[default3]:` of torchrun, before output that is not torch's own. */
+const TORCHRUN = /^\[(?:rank|default)\d+\]: ?/;
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the first bytes of a pickle
+const PICKLE = /^(?:\u0080|\ufffd)[\u0002-\u0005]/;
+
+/** Numbers of a table that a line of a log goes on. */
+const FRAGMENT = /^ *[\d.]+(?:e[+-]?\d+)? +[\d.]/;
+
+class FileReader {
+  readonly #record: FileRecord;
+  readonly #context: FileContext;
+  readonly #headers = new HeaderReader();
+  readonly #bench: ReturnType<typeof ncclTestsReader>;
+  readonly #readers: readonly LineReader[];
+  readonly #splitter = new LineSplitter((line) => this.#line(line));
+  #mode: 'unknown' | 'lines' | 'json' | 'xml' | 'refused' = 'unknown';
+  #document: string[] = [];
+  #length = 0;
+  /** JSON that stands one document per line is read by lines. */
+  #opening = '';
+
+  constructor(
+    name: string,
+    private readonly job: Job,
+    private readonly processes: ProcessTable,
+  ) {
+    this.#record = {
+      name,
+      lines: 0,
+      kinds: new Set(),
+      problems: [],
+      last: undefined,
+      processes: new Set(),
+    };
+    job.files.push(this.#record);
+    const context: FileContext = {
+      job,
+      record: this.#record,
+      line: 0,
+      host: undefined,
+      command: undefined,
+      bench: undefined,
+    };
+    this.#context = context;
+    this.#bench = ncclTestsReader(context);
+    this.#readers = [
+      this.#bench,
+      frameworkReader(context),
+      rasReader(context),
+      shellReader(context),
+      linkMatrixReader(context),
+      lspciReader(context),
+      gidReader(context),
+      portReader(context),
+      gpuReader(context),
+      interfaceReader(context),
+      wireReader(context),
+      pairReader(context),
+      settingsReader(context),
+      diskReader(context),
+      socketSummaryReader(context),
+      moduleReader(context),
+      counterReader(context),
+      kernelLogReader(context),
+    ];
+  }
+
+  /** Takes a piece of the text; false when nothing more is needed. */
+  push(chunk: string): boolean {
+    if (this.#mode === 'unknown') {
+      this.#opening += chunk;
+      const mode = modeOf(this.#opening);
+      if (mode === undefined && this.#opening.length < 65_536) return true;
+      this.#mode = mode ?? 'lines';
+      chunk = this.#opening;
+      this.#opening = '';
+    }
+    if (this.#mode === 'refused') {
+      this.#refuse(chunk);
+      return false;
+    }
+    if (this.#mode === 'lines') {
+      this.#splitter.push(chunk);
+      return true;
+    }
+    this.#length += chunk.length;
+    if (this.#length > MAX_DOCUMENT) {
+      this.#record.problems.push(`longer than the ${MAX_DOCUMENT >> 20} MiB that are read of a document`);
+      this.#document = [];
+      this.#mode = 'refused';
+      return false;
+    }
+    this.#document.push(chunk);
+    return true;
+  }
+
+  end(): void {
+    if (this.#mode === 'unknown') {
+      this.#mode = modeOf(`${this.#opening}\n`) ?? 'lines';
+      if (this.#mode === 'refused') this.#refuse(this.#opening);
+      else if (this.#mode === 'lines') this.#splitter.push(this.#opening);
+      else this.#document.push(this.#opening);
+    }
+    if (this.#mode === 'lines') this.#splitter.end();
+    const text = this.#document.join('');
+    this.#document = [];
+    if (this.#mode === 'json') readJsonDocument(text, this.#record, this.job);
+    if (this.#mode === 'xml') readXmlDocument(text, this.#record, this.job);
+    if (this.#mode === 'json' || this.#mode === 'xml') this.#record.lines = countLines(text);
+  }
+
+  #refuse(text: string): void {
+    this.#record.problems.push(
+      PICKLE.test(text)
+        ? 'a pickle: reading one runs the code in it, so it is refused; write the dump as JSON (TORCH_NCCL_DUMP as JSON, or json.dump of what pickle.load gives, on a machine that you trust with it)'
+        : 'binary data, not text',
+    );
+  }
+
+  #line(raw: string): void {
+    const context = this.#context;
+    context.line++;
+    this.#record.lines++;
+    const line = raw.includes('\u001b') ? raw.replace(TERMINAL, '') : raw;
+    if (line === '') return;
+    const log = this.#headers.read(line);
+    if (log !== undefined) {
+      const process = this.processes.get(log.header.host, log.header.pid, context);
+      const at = here(context);
+      process.last = at;
+      this.#record.last = at;
+      this.#record.processes.add(process);
+      this.#record.kinds.add('NCCL log');
+      if (FRAGMENT.test(log.header.leading)) this.#bench.fragment(log.header.leading);
+      readMessage(process, log, context);
+      return;
+    }
+    if (line.trim() !== '') this.#record.last = here(context);
+    this.#other(line);
+  }
+
+  #other(line: string): void {
+    if (this.#offer(line)) return;
+    const bare = line.replace(LAUNCHER, '');
+    if (bare !== line && this.#offer(bare)) return;
+    const task = bare.replace(TASK, '');
+    if (task !== bare && this.#offer(task)) return;
+    const rank = task.replace(TORCHRUN, '');
+    if (rank !== task) this.#offer(rank);
+  }
+
+  #offer(line: string): boolean {
+    return this.#readers.some((read) => read(line));
+  }
+}
+
+/** How a text is to be read, by its first characters; undefined as long as they do not tell. */
+function modeOf(opening: string): 'lines' | 'json' | 'xml' | 'refused' | undefined {
+  const head = opening.slice(0, 4096);
+  if (PICKLE.test(head) || head.includes('\0')) return 'refused';
+  const start = head.replace(/^\ufeff?\s*/, '');
+  if (start.length < 2) return undefined;
+  if (start.startsWith('<'))
+    return /^<(?:\?xml|!--|system\b|graphs\b|!DOCTYPE)/.test(start) ? 'xml' : 'lines';
+  if (/^\{\s*(?:"|\}|$)/.test(start)) return 'json';
+  if (/^\[\s*(?:\{|\[\s*[[{"]|$)/.test(start)) return 'json';
+  return 'lines';
+}
+
+function countLines(text: string): number {
+  let count = text === '' || text.endsWith('\n') ? 0 : 1;
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) count++;
+  return count;
+}

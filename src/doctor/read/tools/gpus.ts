@@ -1,0 +1,29 @@
+/**
+ * `nvidia-smi -L` and `nvidia-smi nvlink -s`: GPUs and the speed of their NVLinks.
+ */
+import type { GpuLinks } from '../../model/machine.js';
+import { type FileContext, here, kind, type LineReader } from '../file-context.js';
+
+const GPU = /^GPU (\d+): (.+?) \(UUID: /;
+const LINK = /^\s+Link (\d+): (?:([\d.]+) GB\/s|(<?inactive>?|N\/A|<?not supported>?))/i;
+
+export function gpuReader(context: FileContext): LineReader {
+  let gpu: GpuLinks | undefined;
+  return (line) => {
+    const found = line.startsWith('GPU ') ? GPU.exec(line.slice(0, 300)) : null;
+    if (found !== null) {
+      gpu = { host: context.host, at: here(context), gpu: Number(found[1]), name: found[2]!, links: [] };
+      context.job.links.push(gpu);
+      return kind(context, 'nvidia-smi');
+    }
+    if (gpu === undefined || !line.includes('Link ')) return false;
+    const link = LINK.exec(line.slice(0, 100));
+    if (link === null) return false;
+    gpu.links.push({
+      index: Number(link[1]),
+      GBs: link[2] === undefined ? undefined : Number(link[2]),
+      at: here(context),
+    });
+    return true;
+  };
+}

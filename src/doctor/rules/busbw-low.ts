@@ -1,0 +1,92 @@
+/** A measured bus bandwidth that is a fraction of what the GPUs' links give. */
+import { type BenchRun, hostsOfRun } from '../model/bench.js';
+import type { Job } from '../model/job.js';
+import type { Place } from '../model/place.js';
+import { nvlinkOf } from './gpu-models.js';
+import { some } from './queries.js';
+import { example, type Finding, type Rule } from './rule.js';
+
+/** Sizes from which latency no longer decides. */
+const LARGE = 16 * 1024 * 1024;
+
+/** Intact machines reach more than two thirds of their links; less than this share asks for a cause. */
+const LOW_INSIDE = 0.4;
+
+/** Hosts with NVLink GPUs have at least a 100 Gbit/s adapter; a bus bandwidth below that many GB/s is not it. */
+const LOW_BETWEEN_GBS = 8;
+
+interface Low {
+  readonly expected: string;
+  readonly measured: number;
+  readonly at: Place[];
+}
+
+function lowOf(run: BenchRun): Low | undefined {
+  const links = run.devices.flatMap(({ gpu }) => nvlinkOf(gpu) ?? []);
+  const large = run.rows.filter(({ bytes }) => bytes >= LARGE);
+  if (links.length < 2 || links.length < run.devices.length || large.length === 0) return undefined;
+  const best = Math.max(...large.map(({ outOfPlace }) => outOfPlace.busGBs));
+  const isInside = hostsOfRun(run).length === 1;
+  const limit = isInside ? Math.min(...links) * LOW_INSIDE : LOW_BETWEEN_GBS;
+  if (best <= 0 || best >= limit) return undefined;
+  const at = [...large.map((row) => row.at), ...(run.average === undefined ? [] : [run.average.at])];
+  const expected = isInside ? `more than ${Math.round(Math.min(...links) * 0.6)}` : 'more than 10';
+  return { expected, measured: best, at };
+}
+
+/** Rows of a table of hosts that are far below its best. */
+function lowPairs(job: Job): { rows: Place[]; best: number; worst: number } | undefined {
+  const values = job.pairRows.map(({ value }) => value);
+  const best = Math.max(...values);
+  const low = job.pairRows.filter(({ value }) => value < 0.7 * best);
+  if (low.length === 0) return undefined;
+  return { rows: low.map(({ at }) => at), best, worst: Math.min(...values) };
+}
+
+export const busbwLow: Rule = {
+  id: 'busbw-low',
+  looksFor: 'large messages at a fraction of what the GPUs’ links, or other pairs of hosts, give',
+  example: [
+    example(
+      'all_reduce.txt',
+      '#  Rank  0 Group  0 Pid   10 on   n1 device  0 [0000:07:00] NVIDIA A100-SXM4-80GB',
+      '#  Rank  1 Group  0 Pid   11 on   n1 device  1 [0000:0b:00] NVIDIA A100-SXM4-80GB',
+      '#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong ',
+      '  1073741824     268435456     float     sum      -1   107374   10.00   10.00       0   107374   10.00   10.00       0',
+    ),
+  ],
+  references: ['nccl-tests: PERFORMANCE.md'],
+  explainedBy: 'any',
+  find(job) {
+    const found: Finding[] = [];
+    for (const run of job.benches) {
+      const low = lowOf(run);
+      if (low === undefined) continue;
+      found.push({
+        severity: 'warning',
+        confidence: 'possible',
+        text: `${run.program ?? 'the measurement'} reaches ${low.measured} GB/s; these GPUs give ${low.expected} GB/s`,
+        culprit: { program: run.program, measuredGBs: low.measured },
+        evidence: some(low.at, 40),
+        repair:
+          'Collect a log of this job with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING and give it to the doctor with this table.',
+        workaround: null,
+        why: `${low.measured} GB/s at most; intact links of these GPUs give ${low.expected}`,
+      });
+    }
+    const pairs = lowPairs(job);
+    if (pairs !== undefined) {
+      found.push({
+        severity: 'warning',
+        confidence: 'likely',
+        text: `some groups of hosts reach ${pairs.worst}, others ${pairs.best} GB/s`,
+        culprit: { measuredGBs: pairs.worst, bestGBs: pairs.best },
+        evidence: some(pairs.rows),
+        repair: 'Compare the logs of a host that is in all slow groups with those of the others.',
+        workaround: null,
+        why: `groups with the faulty host reach ${pairs.worst} GB/s, others ${pairs.best}`,
+      });
+    }
+    return found;
+  },
+};

@@ -1,0 +1,110 @@
+/** Peer-to-peer is forbidden by a variable although the GPUs could talk directly. */
+import type { Job } from '../model/job.js';
+import { nvlinkOf } from './gpu-models.js';
+import { edges, firstOfEach, listed, settings, some } from './queries.js';
+import { example, type Finding, type Rule } from './rule.js';
+
+/** Some machines need it: peer-to-peer that hangs is a fault of the buses (pcie-acs-redirect). */
+function hasNvlink(job: Job): boolean {
+  const isActive = job.links.some(({ links }) => links.some(({ GBs }) => GBs !== undefined && GBs > 0));
+  const inMatrix = job.matrices.some(({ rows }) =>
+    rows.some(({ cells }) => cells.some((cell) => /^NV\d/.test(cell))),
+  );
+  const byModel = [
+    ...job.links.map(({ name }) => name),
+    ...job.benches.flatMap(({ devices }) => devices.map(({ gpu }) => gpu)),
+  ];
+  const inTree = job.processes.some(({ tree }) => tree !== undefined && tree.totalGBs > 100);
+  return isActive || inMatrix || inTree || byModel.some((name) => nvlinkOf(name) !== undefined);
+}
+
+/** Ranks of one communicator on one host, for every such pair. */
+function ranksOfHosts(job: Job): number[] {
+  const ranks = new Map<string, Set<number>>();
+  for (const { host, members } of job.processes) {
+    for (const { commId, rank } of members) {
+      const key = `${host} ${commId}`;
+      if (rank !== undefined) ranks.set(key, (ranks.get(key) ?? new Set()).add(rank));
+    }
+  }
+  return [...ranks.values()].map(({ size }) => size);
+}
+
+const isOff = (name: string, value: string): boolean =>
+  name === 'NCCL_P2P_DISABLE' ? /^[1-9]\d*$/.test(value) : /^(?:0|LOC)$/i.test(value);
+
+export const envP2pDisabled: Rule = {
+  id: 'env-p2p-disabled',
+  looksFor: 'NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC: GPUs of a host may not reach each other directly',
+  example: [
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1',
+      'n1:10:11 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL'],
+  find(job) {
+    const found = ['NCCL_P2P_DISABLE', 'NCCL_P2P_LEVEL'].flatMap((name) =>
+      settings(job, name)
+        .filter(({ value }) => isOff(name, value))
+        .map((one) => ({ name, ...one })),
+    );
+    // One GPU per host has no peer to lose; a job of several processes does.
+    const hasPeers =
+      job.processes.some(({ members }) => members.some(({ localRanks }) => (localRanks ?? 2) > 1)) ||
+      ranksOfHosts(job).some((count) => count > 1);
+    if (found.length === 0 || !hasPeers) return [];
+    const isCostly = hasNvlink(job);
+    return firstOfEach(found, ({ name, process }) => `${name}\0${process.host}`)
+      .slice(0, 1)
+      .map(({ name, value, process }): Finding => {
+        const hosts = [...new Set(found.map((one) => one.process.host))];
+        return {
+          severity: isCostly ? 'error' : 'warning',
+          confidence: 'certain',
+          text: `${name}=${value} forbids peer-to-peer on ${listed(hosts)}${isCostly ? ': NVLink is there and not used' : ''}`,
+          culprit: { host: process.host, ...(hosts.length > 1 ? { hosts } : {}), variable: name, value },
+          evidence: some(firstOfEach(found, ({ at }) => at.file).map(({ at }) => at)),
+          repair: `Unset ${name} (job script, image, ~/.nccl.conf, /etc/nccl.conf), so that GPUs use ${isCostly ? 'NVLink' : 'direct peer access'} again.`,
+          workaround: null,
+        };
+      });
+  },
+};
+
+export const shmInsteadOfP2p: Rule = {
+  id: 'shm-instead-of-p2p',
+  looksFor: 'edges inside a host that go through host memory because peer-to-peer is forbidden',
+  example: [
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1',
+      'n1:10:11 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct',
+    ),
+  ],
+  references: [],
+  explainedBy: ['env-p2p-disabled'],
+  find(job) {
+    const off = job.processes.filter((process) =>
+      ['NCCL_P2P_DISABLE', 'NCCL_P2P_LEVEL'].some((name) => {
+        const value = process.environment.get(name)?.value;
+        return value !== undefined && isOff(name, value);
+      }),
+    );
+    const lines = off.flatMap((process) => edges(process).filter(({ kind }) => kind === 'SHM'));
+    if (lines.length === 0) return [];
+    return [
+      {
+        severity: 'warning',
+        confidence: 'certain',
+        text: 'GPUs of a host talk through host memory',
+        culprit: {},
+        evidence: some(lines.map(({ at }) => at)),
+        repair: 'Allow peer-to-peer.',
+        workaround: null,
+        why: 'with peer-to-peer forbidden every edge goes through host memory',
+      },
+    ];
+  },
+};

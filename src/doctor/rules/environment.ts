@@ -1,0 +1,451 @@
+/** Versions, variables and devices that do not fit together between ranks and hosts. */
+import type { Job } from '../model/job.js';
+import { distinctPlaces } from '../model/place.js';
+import { edges, firstOfEach, listed, nodeCount, settings, some, troubles } from './queries.js';
+import { example, type Finding, type Rule } from './rule.js';
+
+export const versionMismatch: Rule = {
+  id: 'version-mismatch',
+  looksFor: 'ranks of one communicator with different versions of NCCL',
+  example: [
+    example(
+      'logs.txt',
+      'n1:10:10 [0] NCCL INFO NCCL version 2.26.2+cuda12.6',
+      'n1:10:11 [0] NCCL INFO ncclCommInitRank comm 0xa0 rank 0 nranks 2 cudaDev 0 busId 1b000 commId 0x3f - Init START',
+      'n2:10:10 [0] NCCL INFO NCCL version 2.21.5+cuda12.4',
+      'n2:10:11 [0] NCCL INFO ncclCommInitRank comm 0xb0 rank 1 nranks 2 cudaDev 0 busId 1b000 commId 0x3f - Init START',
+    ),
+  ],
+  references: ['NCCL user guide: troubleshooting'],
+  find(job) {
+    const told = job.processes.filter(({ version }) => version !== undefined);
+    const short = (text: string): string => text.replace(/\+.*$/, '');
+    const versions = firstOfEach(told, ({ version }) => short(version!.value));
+    const warned = troubles(job, 'versions');
+    const isOneJob =
+      warned.length > 0 ||
+      versions.some((a) =>
+        versions.some(
+          (b) =>
+            a !== b &&
+            a.members.some((x) => x.commId !== undefined && b.members.some((y) => y.commId === x.commId)),
+        ),
+      );
+    if ((versions.length < 2 && warned.length === 0) || !isOneJob) return [];
+    return [
+      {
+        severity: 'error',
+        confidence: 'certain',
+        text: `ranks use different versions of NCCL${versions.length > 1 ? `: ${versions.map(({ host, version }) => `${short(version!.value)} on ${host}`).join(', ')}` : ''}`,
+        culprit: {
+          versions: versions.map(({ version }) => short(version!.value)),
+          hosts: versions.map(({ host }) => host),
+        },
+        evidence: distinctPlaces([
+          ...versions.map(({ version }) => version!.at),
+          ...some(warned.map(({ at }) => at)),
+        ]),
+        repair:
+          'Use one image or one library path on all hosts (ldd of the program, LD_LIBRARY_PATH, LD_PRELOAD, the NCCL inside the framework’s package).',
+        workaround: null,
+      },
+    ];
+  },
+};
+
+/** Variables that all ranks must agree on: they decide what is connected to what, and how calls are done. */
+const COMMON = [
+  'NCCL_ALGO',
+  'NCCL_PROTO',
+  'NCCL_P2P_DISABLE',
+  'NCCL_P2P_LEVEL',
+  'NCCL_SHM_DISABLE',
+  'NCCL_IB_DISABLE',
+  'NCCL_NET',
+  'NCCL_NET_PLUGIN',
+  'NCCL_BUFFSIZE',
+  'NCCL_NTHREADS',
+  'NCCL_MIN_NCHANNELS',
+  'NCCL_MAX_NCHANNELS',
+  'NCCL_MIN_CTAS',
+  'NCCL_MAX_CTAS',
+  'NCCL_CROSS_NIC',
+  'NCCL_NVLS_ENABLE',
+  'NCCL_COLLNET_ENABLE',
+  'NCCL_PXN_DISABLE',
+  'NCCL_IB_TC',
+  'NCCL_IB_GID_INDEX',
+];
+
+export const envDiffers: Rule = {
+  id: 'env-differs',
+  looksFor: 'variables with different values on the hosts of a job',
+  example: [
+    example(
+      'logs.txt',
+      'n1:10:10 [0] NCCL INFO NCCL_ALGO set by environment to Ring',
+      'n1:10:11 [0] NCCL INFO comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0',
+      'n2:10:10 [0] NCCL INFO NCCL_ALGO set by environment to Tree',
+      'n2:10:11 [0] NCCL INFO comm 0x1 rank 1 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0',
+    ),
+  ],
+  references: ['NCCL user guide: environment variables'],
+  find: (job) =>
+    COMMON.flatMap((name): Finding[] => {
+      const told = settings(job, name);
+      const values = firstOfEach(told, ({ value }) => value);
+      // A variable is printed where it is read: that another log lacks it proves nothing.
+      if (values.length < 2) return [];
+      return [
+        {
+          severity: 'warning',
+          confidence: 'certain',
+          text: `${name} differs: ${values.map(({ value, process }) => `${value} on ${process.host}`).join(', ')}`,
+          culprit: {
+            variable: name,
+            values: values.map(({ value }) => value),
+            hosts: values.map(({ process }) => process.host),
+          },
+          evidence: some(values.map(({ at }) => at)),
+          repair: `Give all ranks the same ${name} (mpirun -x, sbatch --export, the image, /etc/nccl.conf of each host).`,
+          workaround: null,
+        },
+      ];
+    }),
+};
+
+export const envShmDisabled: Rule = {
+  id: 'env-shm-disabled',
+  looksFor: 'NCCL_SHM_DISABLE=1 with ranks of a host that then talk over the network',
+  example: [
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO NCCL_SHM_DISABLE set by environment to 1.',
+      'n1:10:11 [0] NCCL INFO ncclCommInitRank comm 0xa0 rank 0 nranks 2 cudaDev 0 busId 1b000 commId 0x3f - Init START',
+      'n1:10:12 [0] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [receive] via NET/Socket/0',
+      'n1:20:21 [1] NCCL INFO ncclCommInitRank comm 0xb0 rank 1 nranks 2 cudaDev 1 busId 43000 commId 0x3f - Init START',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_SHM_DISABLE'],
+  find(job) {
+    const found = settings(job, 'NCCL_SHM_DISABLE').filter(({ value }) => value === '1');
+    const [first] = found;
+    if (first === undefined) return [];
+    const hostOf = new Map(
+      job.processes.flatMap(({ members, host }) => members.map(({ rank }) => [rank, host] as const)),
+    );
+    const slow = job.processes.flatMap((process) =>
+      edges(process).filter(
+        ({ kind, from, to }) =>
+          kind === 'NET' && hostOf.get(from) === process.host && hostOf.get(to) === process.host,
+      ),
+    );
+    if (slow.length === 0) return [];
+    return [
+      {
+        severity: 'error',
+        confidence: 'certain',
+        text: `NCCL_SHM_DISABLE=1: ranks of ${first.process.host} talk to each other over the network`,
+        culprit: { variable: 'NCCL_SHM_DISABLE', value: '1', host: first.process.host },
+        evidence: distinctPlaces([
+          first.at,
+          ...some(
+            slow.map(({ at }) => at),
+            4,
+          ),
+        ]),
+        repair: 'Unset NCCL_SHM_DISABLE; if it hides a small /dev/shm, enlarge that.',
+        workaround: null,
+      },
+    ];
+  },
+};
+
+export const envIbDisabled: Rule = {
+  id: 'env-ib-disabled',
+  looksFor:
+    'NCCL_IB_DISABLE=1 or NCCL_NET=Socket between several hosts that have InfiniBand or RoCE adapters',
+  example: [
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.',
+      'n1:10:11 [0] NCCL INFO Using network Socket',
+      'n1:10:11 [0] NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_IB_DISABLE'],
+  find(job) {
+    const found = [
+      ...settings(job, 'NCCL_IB_DISABLE')
+        .filter(({ value }) => value === '1')
+        .map((one) => ({ name: 'NCCL_IB_DISABLE', ...one })),
+      ...settings(job, 'NCCL_NET')
+        .filter(({ value }) => /^socket$/i.test(value))
+        .map((one) => ({ name: 'NCCL_NET', ...one })),
+    ];
+    const [first] = found;
+    const sockets = job.processes.find(({ network }) => network?.value === 'Socket')?.network;
+    if (first === undefined || sockets === undefined || nodeCount(job) < 2) return [];
+    const hasAdapters =
+      job.ports.some(({ state }) => state?.value === 'ACTIVE') ||
+      job.processes.some(({ hcas }) => hcas !== undefined);
+    return [
+      {
+        severity: hasAdapters ? 'error' : 'warning',
+        confidence: hasAdapters ? 'certain' : 'likely',
+        text: `${first.name}=${first.value} sends everything between hosts over TCP`,
+        culprit: { variable: first.name, value: first.value, host: first.process.host },
+        evidence: distinctPlaces([
+          ...some(firstOfEach(found, ({ process }) => process.host).map(({ at }) => at)),
+          sockets.at,
+        ]),
+        repair: `Unset ${first.name} where the hosts have InfiniBand or RoCE adapters.`,
+        workaround: null,
+      },
+    ];
+  },
+};
+
+export const envGidIndex: Rule = {
+  id: 'env-gid-index',
+  looksFor: 'NCCL_IB_GID_INDEX that names an entry which a port does not have, or a link-local one',
+  example: [
+    example(
+      'n1.log',
+      'n1:10:11 [0] NCCL INFO NCCL_IB_GID_INDEX set by environment to 0.',
+      'n1:10:12 [3] misc/ibvwrap.cc:307 NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_1:1, curr state INIT, next state RTR, local GID index 0, local GID fe80::5aa2, remote GID fe80::5aa3',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_IB_GID_INDEX'],
+  find(job) {
+    const failed = troubles(job, 'queuePair').filter(({ process }) =>
+      process.environment.has('NCCL_IB_GID_INDEX'),
+    );
+    const [first] = failed;
+    if (first === undefined) return [];
+    const setting = first.process.environment.get('NCCL_IB_GID_INDEX')!;
+    const isLocal = first.trouble.localGid?.startsWith('fe80') === true;
+    if (setting.value === '-1') return [];
+    return [
+      {
+        severity: 'error',
+        confidence: isLocal ? 'certain' : 'likely',
+        text: `NCCL_IB_GID_INDEX=${setting.value} selects ${isLocal ? 'a link-local address' : 'an entry that does not reach the peer'} on ${first.process.host}`,
+        culprit: {
+          variable: 'NCCL_IB_GID_INDEX',
+          value: setting.value,
+          host: first.process.host,
+          hca: first.trouble.device,
+        },
+        evidence: distinctPlaces([
+          setting.at,
+          ...some(
+            failed.map(({ at }) => at),
+            4,
+          ),
+        ]),
+        repair:
+          'Unset NCCL_IB_GID_INDEX: since 2.21 NCCL finds the RoCE v2 entry with an IPv4 address by itself.',
+        workaround: null,
+      },
+    ];
+  },
+};
+
+export const sameGpu: Rule = {
+  id: 'duplicate-gpu',
+  looksFor: 'two ranks on one GPU',
+  example: [
+    example(
+      'n1.log',
+      'n1:10:11 [0] init.cc:881 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000',
+    ),
+  ],
+  references: ['NCCL user guide: using multiple NCCL communicators'],
+  explainedBy: ['nccl-tests-not-one-job'],
+  find(job) {
+    const found = troubles(job, 'sameGpu');
+    const [first] = found;
+    if (first === undefined) return [];
+    const ranks = [...first.logged.text.matchAll(/\brank (\d+)/gi)].map(([, rank]) => Number(rank));
+    return [
+      {
+        severity: 'error',
+        confidence: 'certain',
+        text: `several ranks of ${first.process.host} use one GPU${ranks.length > 0 ? `: rank ${listed([...new Set(ranks)].sort((a, b) => a - b))}` : ''}`,
+        culprit: {
+          host: first.process.host,
+          ...(ranks.length > 0 ? { ranks: [...new Set(ranks)].sort((a, b) => a - b) } : {}),
+        },
+        evidence: some(found.map(({ at }) => at)),
+        repair:
+          'Let each process choose its own GPU before it makes a communicator (cudaSetDevice(local rank), CUDA_VISIBLE_DEVICES per process, --gpus-per-task).',
+        workaround: null,
+      },
+    ];
+  },
+};
+
+export const cudaFailure: Rule = {
+  id: 'cuda-failure',
+  looksFor: 'failures of CUDA that NCCL reports',
+  example: [
+    example(
+      'n1.log',
+      "n1:10:11 [0] enqueue.cc:1200 NCCL WARN Cuda failure 'an illegal memory access was encountered'",
+    ),
+  ],
+  references: ['NCCL user guide: troubleshooting, errors'],
+  explainedBy: ['xid', 'rank-died', 'nvls-bind-failed', 'shm-too-small'],
+  find(job) {
+    const found = troubles(job, 'cuda').filter(({ logged }) => logged.isWarning);
+    const [first] = found;
+    if (first === undefined) return [];
+    const { reason } = first.trouble;
+    const isMemory = /out of memory/i.test(reason);
+    const isDriver =
+      /driver version is insufficient|unsupported display driver|no kernel image|forward compatibility/i.test(
+        reason,
+      );
+    return [
+      {
+        severity: 'error',
+        confidence: 'likely',
+        text: `CUDA failed on ${first.process.host}${first.logged.rank === undefined ? '' : ` (rank ${first.logged.rank})`}: ${reason}`,
+        culprit: {
+          host: first.process.host,
+          ...(first.logged.rank === undefined ? {} : { rank: first.logged.rank }),
+          reason,
+        },
+        evidence: some(firstOfEach(found, ({ process }) => process).map(({ at }) => at)),
+        repair: isMemory
+          ? 'Leave NCCL some hundred MiB of GPU memory (smaller batch; NCCL_BUFFSIZE, fewer channels).'
+          : isDriver
+            ? 'Update the driver, or use an NCCL built for the CUDA version that the driver supports.'
+            : 'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.',
+        workaround: null,
+      },
+    ];
+  },
+};
+
+export const multicastFailed: Rule = {
+  id: 'nvls-bind-failed',
+  looksFor: 'NVLink SHARP (NVLS) memory that cannot be bound: the fabric manager, or multicast resources',
+  example: [
+    example(
+      'n1.log',
+      'n1:10:11 [0] transport/nvls.cc:229 NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 the operation cannot be performed in the present state',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_NVLS_ENABLE'],
+  find(job) {
+    const found = troubles(job, 'multicast');
+    const [first] = found;
+    if (first === undefined) return [];
+    return [
+      {
+        severity: 'error',
+        confidence: 'likely',
+        text: `NVLS memory cannot be bound on ${listed([...new Set(found.map(({ process }) => process.host))])}: ${first.trouble.reason}`,
+        culprit: { host: first.process.host },
+        evidence: some(firstOfEach(found, ({ process }) => process).map(({ at }) => at)),
+        repair:
+          'Restart the fabric manager of the driver’s version (systemctl status nvidia-fabricmanager), and see that no other job holds the multicast resources.',
+        workaround:
+          'NCCL_NVLS_ENABLE=0 does without NVLS, at a cost of up to a third of the all-reduce bandwidth.',
+      },
+    ];
+  },
+};
+
+export const noTransport: Rule = {
+  id: 'no-transport',
+  looksFor: 'two ranks that no transport connects',
+  example: [
+    example(
+      'n1.log',
+      'n1:10:11 [0] transport.cc:120 NCCL WARN No transport found for rank 0[1b000] -> rank 1[43000]',
+    ),
+  ],
+  references: [],
+  find(job) {
+    const found = troubles(job, 'noTransport');
+    const [first] = found;
+    if (first === undefined) return [];
+    const off = ['NCCL_P2P_DISABLE', 'NCCL_SHM_DISABLE', 'NCCL_NET'].flatMap((name) =>
+      settings(job, name)
+        .slice(0, 1)
+        .map((one) => ({ name, ...one })),
+    );
+    return [
+      {
+        severity: 'error',
+        confidence: 'certain',
+        text: `nothing connects rank ${first.trouble.from} to rank ${first.trouble.to}${off.length === 0 ? '' : `; set: ${off.map(({ name, value }) => `${name}=${value}`).join(', ')}`}`,
+        culprit: {
+          from: first.trouble.from,
+          to: first.trouble.to,
+          ...(off.length === 0 ? {} : { variable: off[0]!.name }),
+        },
+        evidence: distinctPlaces([first.at, ...off.map(({ at }) => at)]),
+        repair:
+          off.length === 0
+            ? 'See why both peer-to-peer and shared memory are refused (containers with separate IPC namespaces), and that a network is there.'
+            : `Take ${listed(off.map(({ name }) => name))} away.`,
+        workaround: null,
+      },
+    ];
+  },
+};
+
+export const misuse: Rule = {
+  id: 'api-misuse',
+  looksFor: 'calls that break the rules of groups: unbalanced, mixed modes, partly captured',
+  example: [example('n1.log', 'n1:10:10 [0] group.cc:120 NCCL WARN ncclGroupEnd: not in a group call.')],
+  references: ['NCCL user guide: group calls'],
+  find(job) {
+    const found = troubles(job, 'misuse');
+    return firstOfEach(found, ({ trouble }) => trouble.what).map(
+      ({ trouble, process, at }): Finding => ({
+        severity: 'error',
+        confidence: 'certain',
+        text: `${process.host}: ${trouble.what}`,
+        culprit: { host: process.host, what: trouble.what },
+        evidence: [at],
+        repair:
+          'Pair ncclGroupStart and ncclGroupEnd on every path, keep blocking and nonblocking communicators in separate groups, and capture all communicators of a group or none.',
+        workaround: null,
+      }),
+    );
+  },
+};
+
+export const noNetwork: Rule = {
+  id: 'net-unavailable',
+  looksFor: 'the network that NCCL_NET demands is not there',
+  example: [example('n1.log', 'n1:10:11 [0] net.cc:300 NCCL WARN Failed to initialize any NET plugin')],
+  references: ['NCCL user guide: NCCL_NET'],
+  explainedBy: ['net-plugin-load-failed'],
+  find(job: Job) {
+    const found = troubles(job, 'noNetwork');
+    const [first] = found;
+    if (first === undefined) return [];
+    const setting = first.process.environment.get('NCCL_NET');
+    return [
+      {
+        severity: 'error',
+        confidence: 'certain',
+        text: `${first.process.host} has no network${setting === undefined ? '' : ` ${setting.value}`}`,
+        culprit: {
+          host: first.process.host,
+          ...(setting === undefined ? {} : { variable: 'NCCL_NET', value: setting.value }),
+        },
+        evidence: distinctPlaces([first.at, setting?.at]),
+        repair:
+          'Install the plugin or the adapter’s libraries that NCCL_NET names, pass the devices into the container, or unset NCCL_NET.',
+        workaround: null,
+      },
+    ];
+  },
+};

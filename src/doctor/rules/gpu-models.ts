@@ -1,0 +1,22 @@
+/**
+ * What GPU models can do, as far as rules need it: NVLink of the whole GPU in GB/s per direction, and whether NVLS
+ * exists. Sources: vendor data sheets; the usual bus bandwidth is what nccl-tests prints on intact machines.
+ */
+
+interface GpuModel {
+  readonly pattern: RegExp;
+  /** GB/s per direction over NVLink through a switch, or 0 without NVLink. */
+  readonly nvlinkGBs: number;
+}
+
+const MODELS: readonly GpuModel[] = [
+  { pattern: /\bG?B[23]00\b/, nvlinkGBs: 900 },
+  { pattern: /\bH(?:100|200|800|20)\b(?!.*PCIe)|\bGH200\b/, nvlinkGBs: 450 },
+  { pattern: /\bA[18]00\b.*SXM|\bA[18]00-SXM/, nvlinkGBs: 300 },
+  { pattern: /\bV100.*SXM/, nvlinkGBs: 150 },
+];
+
+/** NVLink bandwidth of a GPU by its product name; undefined for models without NVLink, or unknown ones. */
+export function nvlinkOf(name: string): number | undefined {
+  return MODELS.find(({ pattern }) => pattern.test(name))?.nvlinkGBs;
+}

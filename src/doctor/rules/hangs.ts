@@ -1,0 +1,496 @@
+/** Who makes the others wait: ranks that died, are behind, disagree, or never aborted. */
+import type { DumpedOperation, RankDump } from '../model/dump.js';
+import type { FrameworkEvent } from '../model/framework.js';
+import type { Job } from '../model/job.js';
+import { distinctPlaces, type Place } from '../model/place.js';
+import type { Member, NcclProcess } from '../model/process.js';
+import type { RasCount } from '../model/ras.js';
+import { firstOfEach, listed, some, waitingMembers } from './queries.js';
+import { example, type Finding, type Rule } from './rule.js';
+
+type Exception = Extract<FrameworkEvent, { kind: 'exception' }>;
+
+const watchdogs = (job: Job) => job.events.flatMap((event) => (event.kind === 'watchdog' ? [event] : []));
+
+/** Exceptions that tell of another's death, or of the end that the launcher made. */
+const SECONDARY =
+  /DistBackendError|ChildFailedError|SignalException|KeyboardInterrupt|DistNetworkError|DistStoreError/;
+
+function deathsInLogs(job: Job): Finding[] {
+  const waiting = watchdogs(job);
+  const primary = job.events.flatMap((event) =>
+    event.kind === 'exception' && event.rank !== undefined && !SECONDARY.test(event.type) ? [event] : [],
+  );
+  const found: Finding[] = [];
+  // A rank that reports a time-out itself was alive when the others were.
+  for (const event of firstOfEach(primary, ({ rank }) => rank)) {
+    if (waiting.some(({ rank }) => rank === event.rank)) continue;
+    if (!event.isOutOfMemory && waiting.length === 0) continue;
+    found.push(exceptionFinding(job, primary.findLast(({ rank }) => rank === event.rank)!));
+  }
+  if (found.length > 0) return found;
+  const exits = job.events.flatMap((event) => (event.kind === 'exit' ? [event] : []));
+  const killed = exits.filter(({ signal }) => signal !== undefined && signal !== 15);
+  return firstOfEach(killed, ({ rank, pid }) => rank ?? pid)
+    .slice(0, 1)
+    .map((event): Finding => {
+      const kernel = job.kernelEvents.find(
+        (one) => one.kind === 'outOfMemory' && (event.pid === undefined || one.pid === event.pid),
+      );
+      const who = event.rank === undefined ? `process ${event.pid ?? '?'}` : `rank ${event.rank}`;
+      const isKilled = event.signal === 9;
+      return {
+        severity: 'error',
+        confidence: kernel !== undefined || !isKilled ? 'certain' : 'likely',
+        text: `${who}${event.host === undefined ? '' : ` on ${event.host}`} was ended by signal ${event.signal}${isKilled ? ', as by the kernel when memory runs out' : ''}`,
+        culprit: {
+          ...(event.rank === undefined ? {} : { rank: event.rank }),
+          ...(event.host === undefined ? {} : { host: event.host }),
+          ...(event.pid === undefined ? {} : { pid: event.pid }),
+          signal: event.signal,
+        },
+        evidence: distinctPlaces([event.at, kernel?.at]),
+        repair: isKilled
+          ? 'Look into dmesg of the host for the out-of-memory killer, and give the job more memory or fewer workers per process.'
+          : 'Find the crash in the core file or the stack trace of that process.',
+        workaround: null,
+      };
+    });
+}
+
+function exceptionFinding(job: Job, event: Exception): Finding {
+  const after = job.events.find(
+    (one) => one.rank === event.rank && one.at.file === event.at.file && one.at.line > event.at.line,
+  );
+  const where = event.host === undefined ? '' : ` on ${event.host}`;
+  return {
+    severity: 'error',
+    confidence: 'certain',
+    text: `rank ${event.rank}${where} died: ${event.isOutOfMemory ? 'its GPU ran out of memory' : event.type}`,
+    culprit: {
+      rank: event.rank,
+      ...(event.host === undefined ? {} : { host: event.host }),
+      ...(event.gpu === undefined ? {} : { gpu: event.gpu }),
+      ...(event.pid === undefined ? {} : { pid: event.pid }),
+    },
+    evidence: distinctPlaces([event.at, after?.at]),
+    repair: event.isOutOfMemory
+      ? `Cure the out-of-memory on rank ${event.rank} (smaller batch or activation memory; see why this rank needs more than the others) and let the job end at once when one rank fails.`
+      : `Cure the ${event.type} on rank ${event.rank} and let the job end at once when one rank fails.`,
+    workaround: watchdogs(job).length === 0 ? null : 'A longer watchdog time-out only delays the end.',
+  };
+}
+
+function deathsInRas(job: Job): Finding[] {
+  return job.ras.flatMap((report): Finding[] =>
+    report.dead.map((process) => {
+      const communicator = report.communicators.find(({ missing }) =>
+        missing?.ranks.some(({ pid }) => pid === process.pid),
+      );
+      const rank = communicator?.missing?.ranks.find(({ pid }) => pid === process.pid);
+      const other = report.incomplete.find(({ pid }) => pid === process.pid);
+      const gpu = /^\d+/.exec(rank?.gpu ?? process.gpus)?.[0];
+      return {
+        severity: 'error',
+        confidence: 'certain',
+        text: `process ${process.pid} on ${process.host}${rank === undefined ? '' : ` (rank ${rank.rank})`} no longer answers: RAS considers it dead`,
+        culprit: {
+          ...(rank === undefined ? {} : { rank: rank.rank }),
+          pid: process.pid,
+          host: process.host,
+          ...(gpu === undefined ? {} : { gpu: Number(gpu) }),
+          ...(communicator === undefined ? {} : { comm: communicator.hash }),
+        },
+        evidence: distinctPlaces([...report.deadAt, process.at, other?.at, rank?.at]),
+        repair: `Find out on ${process.host} why process ${process.pid} ended or froze (dmesg for Xid and the out-of-memory killer, its standard error), then restart the job or shrink the communicator without ${rank === undefined ? 'it' : `rank ${rank.rank}`}.`,
+        workaround: null,
+      };
+    }),
+  );
+}
+
+export const rankDied: Rule = {
+  id: 'rank-died',
+  looksFor: 'a rank that ended, by an exception, a signal, or as RAS sees it, while the others waited',
+  example: [
+    example(
+      'node-b.out',
+      '[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB. GPU 1 has a total capacity of 79.11 GiB. Process 7781 has 77.88 GiB memory in use.',
+      '[rank4]:[E1021 14:32:09.090880213 ProcessGroupNCCL.cpp:632] [Rank 4] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=50313, OpType=_ALLGATHER_BASE, NumelIn=8404992, NumelOut=67239936, Timeout(ms)=600000) ran for 600017 milliseconds before timing out.',
+    ),
+  ],
+  references: ['PyTorch: ProcessGroupNCCL watchdog', 'NCCL user guide: RAS'],
+  find: (job) => [...deathsInRas(job), ...deathsInLogs(job)],
+};
+
+export const rasTimeout: Rule = {
+  id: 'ras-timeout',
+  looksFor: 'time-outs of a RAS query',
+  example: [
+    example(
+      'ncclras.txt',
+      'NCCL version 2.28.9 compiled with CUDA 13.0',
+      'Warnings',
+      '========',
+      '',
+      'TIMEOUT',
+      '  Encountered 2 communication timeouts while gathering communicator data',
+    ),
+  ],
+  references: ['NCCL user guide: RAS'],
+  explainedBy: ['rank-died'],
+  find: (job) =>
+    job.ras.flatMap(({ timeouts }): Finding[] =>
+      timeouts === undefined
+        ? []
+        : [
+            {
+              severity: 'warning',
+              confidence: 'possible',
+              text: `RAS met ${timeouts.count} time-outs while it collected data`,
+              culprit: { timeouts: timeouts.count },
+              evidence: [timeouts.at],
+              repair: 'Ask again with a longer time-out (ncclras -t 30) and with -v.',
+              workaround: null,
+              why: 'the query waited for the dead process',
+            },
+          ],
+    ),
+};
+
+/** Ranks of a mismatch by whether they are behind the highest count. */
+function behind(counts: readonly RasCount[]) {
+  const top = Math.max(...counts.map(({ operation }) => operation));
+  const ahead = counts.filter(({ operation }) => operation === top);
+  const late = counts.filter(({ operation }) => operation < top);
+  const ranksOf = (list: readonly RasCount[]): number[] | undefined =>
+    list.every(({ ranks, listed: names }) => names.length === ranks)
+      ? list.flatMap(({ listed: names }) => names.map(({ rank }) => rank))
+      : undefined;
+  return { top, ahead, late, lateRanks: ranksOf(late), aheadRanks: ranksOf(ahead) };
+}
+
+const sum = (counts: readonly RasCount[]): number => counts.reduce((total, { ranks }) => total + ranks, 0);
+
+export const ranksBehind: Rule = {
+  id: 'ranks-behind',
+  looksFor: 'ranks that launched fewer operations than others of their communicator, as RAS counts them',
+  example: [
+    example(
+      'ncclras.txt',
+      'NCCL version 2.27.5 compiled with CUDA 12.9',
+      '#0-0 (7d20c4be5f91a386) MISMATCH',
+      '  Communicator ranks have different AllReduce operation counts',
+      '  7 ranks have launched up to operation 41',
+      '  1 ranks have launched up to operation 40',
+      '  Rank 3 -- GPU 3 managed by process 771 on node 10.0.0.14',
+    ),
+  ],
+  references: ['NCCL user guide: RAS'],
+  find: (job) =>
+    job.ras.flatMap(({ communicators }) =>
+      communicators.flatMap(({ hash, mismatches }) =>
+        mismatches.flatMap(({ operation, counts, at }): Finding[] => {
+          if (counts.length < 2) return [];
+          const { top, ahead, late, lateRanks, aheadRanks } = behind(counts);
+          if (late.length === 0) return [];
+          const who =
+            lateRanks !== undefined
+              ? lateRanks
+              : aheadRanks !== undefined
+                ? `all but ${aheadRanks.length < 2 ? aheadRanks.join('') : `${aheadRanks.slice(0, -1).join(', ')} and ${aheadRanks.at(-1)}`}`
+                : `${sum(late)} ranks`;
+          const whoText = Array.isArray(who) ? `rank ${listed(who)}` : who;
+          return [
+            {
+              severity: 'error',
+              confidence: 'likely',
+              text: `${sum(late)} rank${sum(late) === 1 ? '' : 's'} (${whoText}) have not called ${operation} ${top}, in which ${sum(ahead)} wait`,
+              culprit: { comm: hash, operation, missing: top, ranksBehind: who },
+              evidence: distinctPlaces([
+                at,
+                ...[...late, ...ahead].flatMap((count) => [count.at, ...count.listed.map((one) => one.at)]),
+              ]).slice(0, 24),
+              repair: `Look at what ${whoText} do before ${operation} ${top} (data loading, another communicator, an exception)${aheadRanks === undefined ? '' : `; ask again with VERBOSE STATUS and take their stacks, not those of rank ${listed(aheadRanks)}`}.`,
+              workaround: null,
+            },
+          ];
+        }),
+      ),
+    ),
+};
+
+/** Dumps of one communicator. */
+function groups(job: Job): RankDump[][] {
+  const found = new Map<string, RankDump[]>();
+  for (const dump of job.dumps) found.set(dump.communicator, [...(found.get(dump.communicator) ?? []), dump]);
+  return [...found.values()].filter((list) => list.length > 1);
+}
+
+const isOpen = ({ state }: DumpedOperation): boolean => state !== 'completed';
+
+/** The operation that a rank waits in: the first that is not completed. */
+const waitingIn = (dump: RankDump): DumpedOperation | undefined => dump.operations.find(isOpen);
+
+const sizeOfGroup = (list: readonly RankDump[]): number =>
+  Math.max(list.length, ...list.map(({ size }) => size ?? 0));
+
+export const rankBehind: Rule = {
+  id: 'rank-behind',
+  looksFor: 'a rank that completed everything it called and has not called what the others wait in',
+  example: [
+    example(
+      'dumps.json',
+      '{ "ranks": [',
+      '  { "rank": 0, "group": "g", "ops": [ { "seq": 7, "op": "all_reduce", "count": 8, "state": "completed" },',
+      '                                      { "seq": 8, "op": "all_reduce", "count": 8, "state": "started" } ] },',
+      '  { "rank": 1, "group": "g", "ops": [ { "seq": 7, "op": "all_reduce", "count": 8, "state": "completed" } ] }',
+      '] }',
+    ),
+  ],
+  references: ['PyTorch: flight recorder'],
+  find: (job) =>
+    groups(job).flatMap((list): Finding[] => {
+      const waiting = list.flatMap((dump) => {
+        const operation = waitingIn(dump);
+        return operation === undefined ? [] : [{ dump, operation }];
+      });
+      if (waiting.length === 0) return [];
+      const missing = Math.min(...waiting.map(({ operation }) => operation.sequence));
+      const late = list.filter(({ operations }) => (operations.at(-1)?.sequence ?? 0) < missing);
+      if (late.length === 0) return [];
+      const first = waiting.find(({ operation }) => operation.sequence === missing)!.operation;
+      const [one] = late;
+      const last = one!.operations.at(-1)!;
+      const ranks = late.map(({ rank }) => rank);
+      return [
+        {
+          severity: 'error',
+          confidence: list.length >= sizeOfGroup(list) ? 'certain' : 'likely',
+          text: `rank ${listed(ranks)}${one!.host === undefined ? '' : ` on ${one!.host}`} never called ${first.name} ${missing}, in which ${waiting.length} rank${waiting.length === 1 ? ' waits' : 's wait'}`,
+          culprit: {
+            ...(late.length === 1 ? { rank: one!.rank } : { ranks }),
+            ...(one!.host === undefined ? {} : { host: one!.host }),
+            lastSeq: last.sequence,
+            missingSeq: missing,
+            communicator: one!.communicator,
+          },
+          evidence: distinctPlaces([
+            ...some(late.map(({ operations }) => operations.at(-1)!.at)),
+            ...some(
+              waiting
+                .filter(({ operation }) => operation.sequence === missing)
+                .map(({ operation }) => operation.at),
+            ),
+          ]),
+          repair: `Look at rank ${listed(ranks)} after operation ${last.sequence} (host stack, data loader, exception); it never called ${first.name} ${missing}.`,
+          workaround: null,
+        },
+      ];
+    }),
+};
+
+/** The value that most ranks have; undefined where no value has a majority. */
+function majority<T>(values: readonly T[]): T | undefined {
+  const counts = new Map<T, number>();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  const [top, second] = [...counts].sort((a, b) => b[1] - a[1]);
+  return top !== undefined && (second === undefined || top[1] > second[1]) ? top[0] : undefined;
+}
+
+/** Collectives in which ranks may pass different counts. */
+const UNEVEN = /send|recv|all_?to_?all|alltoall|gather_?v|scatter_?v|barrier/i;
+
+const fraction = (part: number, whole: number): string => {
+  for (let below = 2; below <= 12; below++) {
+    const above = (part / whole) * below;
+    if (Math.abs(above - Math.round(above)) < 1e-9 && above > 0)
+      return ` is ${Math.round(above)}/${below} of ${whole}`;
+  }
+  return ` is not ${whole}`;
+};
+
+export const collectiveSizeMismatch: Rule = {
+  id: 'collective-size-mismatch',
+  looksFor: 'ranks in the same operation with different counts, types or operations',
+  example: [
+    example(
+      'dumps.json',
+      '{ "ranks": [',
+      '  { "rank": 0, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "dtype": "float32", "count": 96, "state": "started" } ] },',
+      '  { "rank": 1, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "dtype": "float32", "count": 96, "state": "started" } ] },',
+      '  { "rank": 2, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "dtype": "float32", "count": 80, "state": "started" } ] }',
+      '] }',
+    ),
+  ],
+  references: ['PyTorch: flight recorder'],
+  find: (job) => groups(job).flatMap((list) => mismatchIn(list)),
+};
+
+function mismatchIn(list: readonly RankDump[]): Finding[] {
+  // The first operation that is not completed everywhere: ranks that disagree do not get past it.
+  const open = list.flatMap((dump) => waitingIn(dump)?.sequence ?? []);
+  if (open.length === 0) return [];
+  const sequence = Math.min(...open);
+  const there = list.flatMap((dump) => {
+    const operation = dump.operations.find((one) => one.sequence === sequence);
+    return operation === undefined ? [] : [{ dump, operation }];
+  });
+  if (there.length < 2) return [];
+  const keys = [
+    (one: DumpedOperation) => one.name,
+    (one: DumpedOperation) => one.type,
+    (one: DumpedOperation) => (UNEVEN.test(one.name) ? '' : one.size),
+  ];
+  const wrong = keys.findIndex((key) => new Set(there.map(({ operation }) => key(operation))).size > 1);
+  if (wrong < 0) return [];
+  const key = keys[wrong]!;
+  const usual = majority(there.map(({ operation }) => key(operation)));
+  const odd = usual === undefined ? there : there.filter(({ operation }) => key(operation) !== usual);
+  const { dump, operation } = odd[0]!;
+  const other = there.find((one) => key(one.operation) !== key(operation))!;
+  const expected = other.operation.elements;
+  const what = ['operation', 'type', 'count'][wrong]!;
+  const ranks = odd.map((one) => one.dump.rank);
+  const part =
+    wrong === 2 && expected !== undefined && operation.elements !== undefined && operation.elements < expected
+      ? `: ${operation.elements}${fraction(operation.elements, expected)}, look for a short last batch that is not dropped or padded`
+      : '';
+  return [
+    {
+      severity: 'error',
+      confidence: 'certain',
+      text: `rank ${listed(ranks)} calls operation ${sequence} with another ${what} (${String(key(operation))}) than the others (${String(key(other.operation))})`,
+      culprit: {
+        ...(odd.length === 1 ? { rank: dump.rank } : { ranks }),
+        ...(dump.host === undefined ? {} : { host: dump.host }),
+        seq: sequence,
+        ...(wrong === 2 && operation.elements !== undefined
+          ? { elements: operation.elements, expected }
+          : { [what]: key(operation), expected: key(other.operation) }),
+      },
+      evidence: distinctPlaces([
+        ...some(odd.map((one) => one.operation.at)),
+        ...some(there.filter((one) => !odd.includes(one)).map((one) => one.operation.at)),
+      ]),
+      repair: `Make rank ${listed(ranks)} pass the same ${what}${part}.`,
+      workaround: null,
+    },
+  ];
+}
+
+export const watchdogTimeout: Rule = {
+  id: 'watchdog-timeout',
+  looksFor: 'collectives that did not finish in time, with no fault that explains it',
+  example: [
+    example(
+      'node-a.out',
+      '[rank2]:[E1021 14:32:09.114402911 ProcessGroupNCCL.cpp:632] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=50313, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.',
+    ),
+  ],
+  references: ['PyTorch: TORCH_NCCL_ASYNC_ERROR_HANDLING, flight recorder'],
+  explainedBy: 'any',
+  find(job) {
+    const lines: Place[] = [
+      ...watchdogs(job).map(({ at }) => at),
+      ...job.dumps.flatMap(({ reason }) =>
+        reason !== undefined && /time-?out/i.test(reason.text) ? [reason.at] : [],
+      ),
+    ];
+    if (lines.length === 0) return [];
+    const told = watchdogs(job);
+    const ranks = [...new Set(told.flatMap(({ rank }) => rank ?? []))].sort((a, b) => a - b);
+    const sequences = [...new Set(told.flatMap(({ sequence }) => sequence ?? []))];
+    const operation = told.find((one) => one.operation !== undefined)?.operation;
+    return [
+      {
+        severity: 'error',
+        confidence: 'possible',
+        text: `${ranks.length} rank${ranks.length === 1 ? '' : 's'} waited in vain${operation === undefined ? '' : ` in ${operation}`}${sequences.length === 0 ? '' : ` ${listed(sequences)}`}`,
+        culprit: { ranks: ranks.slice(0, 64), sequences: sequences.slice(0, 16) },
+        evidence: some(lines, 24),
+        repair:
+          'See who is missing: logs of the ranks that report no time-out, the flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or ncclras -v while it hangs.',
+        workaround: 'A longer time-out only delays the end.',
+        why: 'the other ranks waited until the limit',
+      },
+    ];
+  },
+};
+
+interface AbortState {
+  readonly process: NcclProcess;
+  readonly member: Member;
+}
+
+export const abortMissingOnRank: Rule = {
+  id: 'abort-missing-on-rank',
+  looksFor: 'a rank that never aborts its communicator while the others do and make a new one',
+  example: [
+    example(
+      'w.log',
+      'n:1:1 [0] NCCL INFO ncclCommInitRank comm 0xa0 rank 0 nranks 2 cudaDev 0 busId 1b000 commId 0x3f - Init START',
+      'n:1:1 [0] NCCL INFO ncclCommInitRank comm 0xa0 rank 0 nranks 2 cudaDev 0 busId 1b000 commId 0x3f - Init COMPLETE',
+      'n:1:1 [0] NCCL INFO comm 0xa0 rank 0 nRanks 2 cudaDev 0 busId 1b000 - Abort START',
+      'n:1:1 [0] NCCL INFO ncclCommInitRank comm 0xa1 rank 0 nranks 2 cudaDev 0 busId 1b000 commId 0xc5 - Init START',
+      'n:2:2 [1] NCCL INFO ncclCommInitRank comm 0xb0 rank 1 nranks 2 cudaDev 1 busId 43000 commId 0x3f - Init START',
+      'n:2:2 [1] NCCL INFO ncclCommInitRank comm 0xb0 rank 1 nranks 2 cudaDev 1 busId 43000 commId 0x3f - Init COMPLETE',
+    ),
+  ],
+  references: ['NCCL user guide: ncclCommAbort, fault tolerance'],
+  find(job) {
+    const byId = new Map<string, AbortState[]>();
+    for (const process of job.processes) {
+      for (const member of process.members) {
+        if (member.commId === undefined || member.started === undefined) continue;
+        byId.set(member.commId, [...(byId.get(member.commId) ?? []), { process, member }]);
+      }
+    }
+    return [...byId.values()].flatMap((states): Finding[] => {
+      const aborted = states.filter(({ member }) => member.abortStarted !== undefined);
+      const silent = states.filter(
+        ({ member }) =>
+          member.abortStarted === undefined &&
+          member.destroyed === undefined &&
+          member.completed !== undefined,
+      );
+      if (aborted.length === 0 || silent.length === 0) return [];
+      // The others went on to a communicator that those ranks do not join.
+      const waiting = waitingMembers(job).filter(({ process }) =>
+        aborted.some((one) => one.process === process),
+      );
+      const restarted = new Set(waiting.map(({ member }) => member.commId));
+      const late = silent.filter(
+        ({ process }) => !process.members.some(({ commId }) => restarted.has(commId)),
+      );
+      if (late.length === 0) return [];
+      return late.map(({ process, member }): Finding => {
+        const call = member.lastCall;
+        const next = aborted
+          .flatMap((one) => one.member.lastCall ?? [])
+          .find(({ opCount }) => call !== undefined && opCount > call.opCount);
+        return {
+          severity: 'error',
+          confidence: waiting.length > 0 ? 'certain' : 'likely',
+          text: `rank ${member.rank} on ${process.host} never aborted; ${aborted.length} other${aborted.length === 1 ? '' : 's'} did${waiting.length > 0 ? ' and wait for it in a new communicator' : ''}`,
+          culprit: { rank: member.rank, host: process.host },
+          evidence: distinctPlaces([
+            call?.at,
+            lastOf(job, process),
+            ...some(aborted.map((one) => one.member.abortStarted!)),
+          ]),
+          repair: `Let the failure handler reach rank ${member.rank} too (abort from another thread than the one that waits${next === undefined ? '' : `; rank ${member.rank} is also the one that never called ${next.name} ${next.opCount}`}), and give the new rendezvous a deadline.`,
+          workaround: null,
+        };
+      });
+    });
+  },
+};
+
+/** The last line that a process wrote: of the file, where the file is its own. */
+function lastOf(job: Job, process: NcclProcess): Place {
+  const file = job.files.find(({ name }) => name === process.last.file);
+  return file !== undefined && file.processes.size === 1 && file.last !== undefined
+    ? file.last
+    : process.last;
+}

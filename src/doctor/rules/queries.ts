@@ -1,0 +1,83 @@
+/** Questions that several rules ask of a job. */
+import { type BenchRun, hostsOfRun } from '../model/bench.js';
+import type { Job } from '../model/job.js';
+import type { Place } from '../model/place.js';
+import { type Connection, type LoggedTrouble, type NcclProcess, nodesOf } from '../model/process.js';
+import type { Trouble } from '../model/trouble.js';
+
+export interface Told<K extends Trouble['kind']> {
+  readonly process: NcclProcess;
+  readonly trouble: Extract<Trouble, { readonly kind: K }>;
+  readonly logged: LoggedTrouble;
+  readonly at: Place;
+}
+
+/** Troubles of one kind, of all processes. */
+export function troubles<K extends Trouble['kind']>(job: Job, kind: K): Told<K>[] {
+  return job.processes.flatMap((process) =>
+    process.troubles.flatMap((logged) =>
+      logged.trouble.kind === kind
+        ? [{ process, trouble: logged.trouble as Told<K>['trouble'], logged, at: logged.at }]
+        : [],
+    ),
+  );
+}
+
+/** Nodes of the largest communicator that any log or table shows. */
+export function nodeCount(job: Job): number {
+  const told = job.processes.flatMap((process) => nodesOf(process) ?? []);
+  const ran = job.benches.map((run) => hostsOfRun(run).length);
+  return Math.max(1, hosts(job).length > 1 && told.length === 0 ? hosts(job).length : 1, ...told, ...ran);
+}
+
+/** Hosts that write NCCL's logs. */
+export const hosts = (job: Job): string[] => [...new Set(job.processes.map(({ host }) => host))];
+
+/** A variable as a process has it. */
+export const variable = (process: NcclProcess, name: string): string | undefined =>
+  process.environment.get(name)?.value;
+
+/** Every process that has a variable, with value and line. */
+export function settings(
+  job: Job,
+  name: string,
+): { readonly process: NcclProcess; readonly value: string; readonly at: Place }[] {
+  return job.processes.flatMap((process) => {
+    const found = process.environment.get(name);
+    return found === undefined ? [] : [{ process, ...found }];
+  });
+}
+
+/** Edges of a process to other ranks. */
+export const edges = (process: NcclProcess): Connection[] => [...process.connections.values()];
+
+/** The first `limit` of a list: evidence is to be looked at, not to fill pages. */
+export const some = <T>(list: readonly T[], limit = 16): readonly T[] => list.slice(0, limit);
+
+/** The first entry of each group. */
+export function firstOfEach<T>(list: readonly T[], key: (one: T) => unknown): T[] {
+  const seen = new Map<unknown, T>();
+  for (const one of list) if (!seen.has(key(one))) seen.set(key(one), one);
+  return [...seen.values()];
+}
+
+/** `a, b and c`. */
+export function listed(names: readonly (string | number)[], limit = 6): string {
+  const shown = names.slice(0, limit).map(String);
+  if (names.length > limit) return `${shown.join(', ')} and ${names.length - limit} more`;
+  return shown.length < 2 ? shown.join('') : `${shown.slice(0, -1).join(', ')} and ${shown.at(-1)}`;
+}
+
+/** Ranks of a run that share no host with others: the run spans several hosts. */
+export const spansHosts = (run: BenchRun): boolean => hostsOfRun(run).length > 1;
+
+/** A communicator has started on a process and is not complete. */
+export function waitingMembers(job: Job) {
+  return job.processes.flatMap((process) =>
+    process.members
+      .filter(
+        (one) => one.started !== undefined && one.completed === undefined && one.abortStarted === undefined,
+      )
+      .map((member) => ({ process, member })),
+  );
+}
