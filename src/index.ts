@@ -13,6 +13,10 @@ export {
   type RootOptions,
   type RootReduceOptions,
 } from './communicator/communicator.js';
+export type { CudaCollectives, CudaCommunicator, StreamOption } from './communicator/cuda/cuda-communicator.js';
+export { type CudaDeviceName, cuda } from './communicator/cuda/cuda-device-name.js';
+export type { PreparedCudaOperation } from './communicator/cuda/cuda-prepared.js';
+export type { DeviceBuffer } from './communicator/cuda/device-buffer.js';
 export type { PreparedOperation } from './communicator/prepared-operation.js';
 export type { CommunicatorOptions } from './communicator/settings.js';
 export { type ErrorCode, TuttiError } from './errors/tutti-error.js';

@@ -16,9 +16,13 @@ import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { coreCount } from '../system/core-count.js';
 import { NO_CHOICES } from '../tuning/host-choices.js';
-import { type Buffer, type CallOptions, type CheckedCall, checkCall, type SameClass } from './buffers.js';
+import { type Buffer, type CheckedCall, checkCall, type SameClass } from './buffers.js';
+import type { CallOptions } from './call-check.js';
 import { Comparison } from './comparison.js';
 import { ConnectionPools } from './connection-pools.js';
+import { createLocalCudaCommunicators } from './cuda/create-local.js';
+import type { CudaCommunicator } from './cuda/cuda-communicator.js';
+import type { CudaDeviceName } from './cuda/cuda-device-name.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
 import { Gate } from './gate.js';
@@ -544,13 +548,27 @@ function allocateArray<T extends Buffer>(
 }
 
 /**
- * Communicators of `size` ranks in this process, in rank order. Their calls run on threads of their own; all
- * promises must be awaited together, since every rank waits for the others.
+ * Communicators of several ranks in this process, in rank order: so many on host memory, or one on each GPU of a list,
+ * `[cuda(0), cuda(1)]` (a GPU may be named several times). All promises must be awaited together, since every rank
+ * waits for the others; on host memory calls run on threads of their own.
  */
+export function createLocalCommunicators(size: number, options?: CommunicatorOptions): Promise<Communicator[]>;
+export function createLocalCommunicators(
+  gpus: readonly CudaDeviceName[],
+  options?: CommunicatorOptions,
+): Promise<CudaCommunicator[]>;
 export async function createLocalCommunicators(
-  size: number,
+  ranks: number | readonly CudaDeviceName[],
   options: CommunicatorOptions = {},
-): Promise<Communicator[]> {
+): Promise<Communicator[] | CudaCommunicator[]> {
+  if (Array.isArray(ranks)) {
+    checkKnownOptions('createLocalCommunicators', options, COMMUNICATOR_OPTIONS);
+    return createLocalCudaCommunicators(ranks, resolveSettings(options, process.env));
+  }
+  return createHostCommunicators(ranks as number, options);
+}
+
+async function createHostCommunicators(size: number, options: CommunicatorOptions): Promise<Communicator[]> {
   if (!Number.isInteger(size) || size < 1 || size > MAX_LOCAL_RANKS) {
     throw new TuttiError(
       'invalidArgument',

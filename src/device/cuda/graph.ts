@@ -53,9 +53,9 @@ export class Graph {
   }
 
   /** Puts a replay into a stream. */
-  launch(stream: Stream): void {
+  launch(stream: number): void {
     this.#device.makeCurrent();
-    const code = this.#device.calls.functions.cuGraphLaunch(this.#executable, stream.handle);
+    const code = this.#device.calls.functions.cuGraphLaunch(this.#executable, stream);
     if (code !== 0) this.#device.calls.check(code, `launch a graph on ${this.#device.label}`);
   }
 

@@ -17,13 +17,20 @@ const INPUT_PTX = 1;
 
 const LOG_BYTES = 16384;
 
+/** A kernel as text: the module and the name of the function in it. */
+export interface KernelText {
+  readonly name: string;
+  readonly ptx: string;
+}
+
 export class KernelLibrary implements ContextResident {
   readonly #device: CudaDevice;
   readonly #driverVersion: number;
   readonly #cache: CubinCache;
-  /** Functions by the name of the kernel. */
+  /** Functions by the key of the kernel. */
   readonly #functions = new Map<string, number>();
   readonly #modules: number[] = [];
+  #open = true;
 
   /** The device must be retained; the library is at an end with its context. */
   constructor(device: CudaDevice, driverVersion: number, cache: CubinCache) {
@@ -33,22 +40,33 @@ export class KernelLibrary implements ContextResident {
     device.addResident(this);
   }
 
+  /** Whether the context is still there that the kernels are loaded into. */
+  get isOpen(): boolean {
+    return this.#open;
+  }
+
+  /** Whether a kernel can be launched without loading anything. */
+  has(key: string): boolean {
+    return this.#functions.has(key);
+  }
+
   /**
-   * The function of the kernel `name`; `ptx` is asked for its text when it is not loaded yet. Names must be unique
-   * for texts. Throws `unhandledCudaError` with the compiler's log.
+   * The function of a kernel; `make` is asked for its name and text when it is not loaded yet. Equal keys stand for
+   * equal texts. Throws `unhandledCudaError` with the compiler's log.
    */
-  kernel(name: string, ptx: () => string): number {
-    const known = this.#functions.get(name);
+  kernel(key: string, make: () => KernelText): number {
+    const known = this.#functions.get(key);
     if (known !== undefined) return known;
     const { calls } = this.#device;
+    const { name, ptx } = make();
     this.#device.makeCurrent();
-    const module = this.#load(name, ptx());
+    const module = this.#load(name, ptx);
     this.#modules.push(module);
     const fn = calls.value(
       (out) => calls.functions.cuModuleGetFunction(out, module, name),
       `find the kernel ${name}`,
     );
-    this.#functions.set(name, fn);
+    this.#functions.set(key, fn);
     return fn;
   }
 
@@ -108,6 +126,7 @@ export class KernelLibrary implements ContextResident {
   }
 
   leaveContext(): void {
+    this.#open = false;
     const { calls } = this.#device;
     this.#device.makeCurrent();
     for (const module of this.#modules.splice(0)) calls.functions.cuModuleUnload(module);

@@ -47,6 +47,46 @@ export class Stream {
     calls.check(calls.functions.cuStreamSynchronize(this.handle), `run work on ${this.device.label}`);
   }
 
+  /** Sets bytes of this GPU's memory. */
+  fill(address: number, value: number, bytes: number): void {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    calls.check(
+      calls.functions.cuMemsetD8Async(address, value, bytes, this.handle),
+      `fill memory of ${this.device.label}`,
+    );
+  }
+
+  /** Copies within the memory of GPUs. */
+  copy(to: number, from: number, bytes: number): void {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    calls.check(
+      calls.functions.cuMemcpyDtoDAsync(to, from, bytes, this.handle),
+      `copy within the memory of ${this.device.label}`,
+    );
+  }
+
+  /** Copies an array to the GPU; the array may be changed when the stream has passed it. */
+  copyIn(to: number, from: ArrayBufferView): void {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    calls.check(
+      calls.functions.cuMemcpyHtoDAsync(to, from, from.byteLength, this.handle),
+      `copy to ${this.device.label}`,
+    );
+  }
+
+  /** Copies from the GPU to an array; may block this thread until the stream has come to it. */
+  copyOut(to: ArrayBufferView, from: number): void {
+    const { calls } = this.device;
+    this.device.makeCurrent();
+    calls.check(
+      calls.functions.cuMemcpyDtoHAsync(to, from, to.byteLength, this.handle),
+      `copy from ${this.device.label}`,
+    );
+  }
+
   /** Work that is put into it from here on waits for the mark. */
   waitFor(event: Event): void {
     const { calls } = this.device;

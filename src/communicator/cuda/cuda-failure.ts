@@ -1,0 +1,81 @@
+/**
+ * Whether a communicator on GPUs is still of use, and how it came to an end. The first failure is final: every later
+ * call throws it again. Whoever is first to know ends the kernels it reaches and tells the others.
+ */
+import { TuttiError } from '../../errors/tutti-error.js';
+import { describeTrouble } from '../diagnosis.js';
+import type { Trouble } from '../team.js';
+import type { CudaTeam } from './cuda-team.js';
+
+export class CudaFailure {
+  readonly #team: CudaTeam;
+  readonly #onFailure: (error: TuttiError) => void;
+  #error: TuttiError | undefined;
+
+  /** `onFailure` is called once, with the error that waiting calls are to end with. */
+  constructor(team: CudaTeam, onFailure: (error: TuttiError) => void) {
+    this.#team = team;
+    this.#onFailure = onFailure;
+  }
+
+  get error(): TuttiError | undefined {
+    return this.#error;
+  }
+
+  /** Throws the failure, also one that only others have met so far. */
+  check(): void {
+    if (this.#error !== undefined) throw this.#error;
+    const culprit = this.#team.departed();
+    if (culprit !== undefined) throw this.failWith(describeTrouble({ kind: 'left', culprit }, this.#team.rank));
+  }
+
+  /** Records the failure; with `trouble`, this rank is the first to know and tells the others. */
+  failWith(error: TuttiError, trouble?: Trouble): TuttiError {
+    if (this.#error !== undefined) return this.#error;
+    this.#error = error;
+    this.#team.raiseAbort(trouble ?? { kind: 'aborted', culprit: error.rank ?? this.#team.rank });
+    if (trouble !== undefined) this.#team.tell(trouble);
+    this.#onFailure(error);
+    return error;
+  }
+
+  /** News from the others. */
+  hear(trouble: Trouble, detail?: string): void {
+    this.failWith(describeTrouble(trouble, this.#team.rank, detail));
+  }
+
+  /** The driver reports an error of work on the GPU: its context is of no more use. */
+  broken(cause: unknown): TuttiError {
+    const { rank } = this.#team;
+    const text = cause instanceof Error ? cause.message : String(cause);
+    return this.failWith(new TuttiError('unhandledCudaError', text, { rank, cause }), {
+      kind: 'aborted',
+      culprit: rank,
+    });
+  }
+
+  /** The time limit of a call has passed. */
+  timeout(call: string, timeoutMs: number): TuttiError {
+    const { rank } = this.#team;
+    return this.failWith(
+      new TuttiError(
+        'timeout',
+        `${call}: not done after ${timeoutMs} ms; some rank does not take part, calls something else, or is too slow`,
+        { rank },
+      ),
+      { kind: 'stalled', culprit: rank },
+    );
+  }
+
+  /** This rank gives up for a reason of its own. */
+  abort(reason: string): void {
+    const trouble: Trouble = { kind: 'aborted', culprit: this.#team.rank };
+    this.failWith(describeTrouble(trouble, this.#team.rank, reason), trouble);
+  }
+
+  /** This rank closes while others wait for it. */
+  leave(): void {
+    const trouble: Trouble = { kind: 'left', culprit: this.#team.rank };
+    this.failWith(describeTrouble(trouble, this.#team.rank), trouble);
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * Buffers of a communicator on a GPU: allocating, wrapping pointers of other libraries, copying, giving back.
+ */
+import { pointerFacts } from '../../device/cuda/device-memory.js';
+import type { CudaDevice } from '../../device/cuda/cuda-device.js';
+import { TuttiError } from '../../errors/tutti-error.js';
+import type { Buffer } from '../buffers.js';
+import type { Completions } from './completions.js';
+import type { CudaFailure } from './cuda-failure.js';
+import type { CudaTeam } from './cuda-team.js';
+import { type Allocation, type ArrayClass, type BufferOwner, DeviceBuffer } from './device-buffer.js';
+import type { LaunchQueue } from './launch-queue.js';
+
+/** A device pointer of another library. */
+export type DeviceAddress = number | bigint;
+
+export class CudaMemory implements BufferOwner {
+  readonly #team: CudaTeam;
+  readonly #queue: LaunchQueue;
+  readonly #failure: CudaFailure;
+  readonly #completions: Completions;
+  readonly #onFree: (buffer: DeviceBuffer) => void;
+  readonly #allocations = new Set<Allocation>();
+
+  /** `onFree` is told before a buffer goes. */
+  constructor(
+    team: CudaTeam,
+    queue: LaunchQueue,
+    failure: CudaFailure,
+    completions: Completions,
+    onFree: (buffer: DeviceBuffer) => void,
+  ) {
+    this.#team = team;
+    this.#queue = queue;
+    this.#failure = failure;
+    this.#completions = completions;
+    this.#onFree = onFree;
+  }
+
+  get device(): CudaDevice {
+    return this.#team.device;
+  }
+
+  /** A buffer of zeros. */
+  allocate<B extends Buffer>(ArrayType: ArrayClass<B>, length: number): DeviceBuffer<B> {
+    const bytes = this.#bytesOf('alloc', ArrayType, length);
+    const address = this.#orRank('alloc', () => this.#team.allocate(Math.max(1, bytes)));
+    if (bytes > 0) this.#queue.stream.fill(address, 0, bytes);
+    return this.#make(ArrayType, length, { address, bytes, foreign: false, freed: false });
+  }
+
+  /** A buffer at a pointer of another library, whose memory it stays. */
+  wrap<B extends Buffer>(pointer: DeviceAddress, ArrayType: ArrayClass<B>, length: number): DeviceBuffer<B> {
+    const { device, rank } = this.#team;
+    const bytes = this.#bytesOf('wrap', ArrayType, length);
+    const refuse = (what: string): never => {
+      throw new TuttiError('invalidArgument', `wrap: ${what}`, { rank });
+    };
+    const address = Number(pointer);
+    if (!Number.isSafeInteger(address) || address <= 0) refuse(`${String(pointer)} is no address`);
+    if (address % ArrayType.BYTES_PER_ELEMENT !== 0) {
+      refuse(`the address 0x${address.toString(16)} is not a multiple of the ${ArrayType.BYTES_PER_ELEMENT} bytes of an element`);
+    }
+    const facts = this.#orRank('wrap', () => pointerFacts(device, address, 'the pointer'));
+    if (facts.device !== device.index) {
+      refuse(`the pointer is memory of GPU ${facts.device}, but rank ${rank} works on ${device.label}`);
+    }
+    const room = facts.start + facts.bytes - address;
+    if (facts.bytes > 0 && bytes > room) {
+      refuse(`${bytes} bytes at the pointer are more than the ${room} that its allocation holds from there on`);
+    }
+    if (bytes > 0) this.#team.adopt(address, bytes);
+    return this.#make(ArrayType, length, { address, bytes, foreign: true, freed: false });
+  }
+
+  #bytesOf(call: string, ArrayType: unknown, length: number): number {
+    const size = (ArrayType as Partial<ArrayClass<Buffer>> | undefined)?.BYTES_PER_ELEMENT ?? 0;
+    const { rank } = this.#team;
+    if (typeof ArrayType !== 'function' || !(size > 0)) {
+      throw new TuttiError(
+        'invalidArgument',
+        `${call}: ${typeof ArrayType === 'function' ? ArrayType.name : String(ArrayType)} is not a typed-array class; pass Float32Array or another one`,
+        { rank },
+      );
+    }
+    if (!Number.isSafeInteger(length) || length < 0 || !Number.isSafeInteger(length * size)) {
+      throw new TuttiError(
+        'invalidArgument',
+        `${call}: invalid length ${String(length)}; it must be an integer >= 0`,
+        { rank },
+      );
+    }
+    return length * size;
+  }
+
+  #make<B extends Buffer>(ArrayType: ArrayClass<B>, length: number, allocation: Allocation): DeviceBuffer<B> {
+    this.#allocations.add(allocation);
+    return new DeviceBuffer(this, allocation, ArrayType, length);
+  }
+
+  #orRank<T>(call: string, act: () => T): T {
+    try {
+      return act();
+    } catch (error) {
+      if (!TuttiError.is(error)) throw error;
+      throw new TuttiError(error.code, `${call}: ${error.message}`, { rank: this.#team.rank, cause: error });
+    }
+  }
+
+  async copyIn(to: DeviceBuffer, from: Buffer): Promise<void> {
+    if (to.length === 0) return;
+    await this.#copy('copyFrom', to, () => this.#queue.stream.copyIn(to.address, from));
+  }
+
+  async copyOut(from: DeviceBuffer, to: Buffer): Promise<void> {
+    if (from.length === 0) return;
+    await this.#copy('copyTo', from, () => this.#queue.stream.copyOut(to, from.address));
+  }
+
+  /**
+   * Copies when everything before is done: the driver may block this thread until the stream has come to a copy, and
+   * the stream may wait for other ranks of this thread.
+   */
+  async #copy(call: string, buffer: DeviceBuffer, act: () => void): Promise<void> {
+    this.#failure.check();
+    await this.#queue.drained(call);
+    if (buffer.freed) {
+      throw new TuttiError('invalidUsage', `${call}: the buffer was given back`, { rank: this.#team.rank });
+    }
+    await this.#queue.inOrder(act);
+    await this.#completions.after(this.#queue.stream.handle, call);
+  }
+
+  takeBack(buffer: DeviceBuffer): void {
+    const { allocation } = buffer;
+    if (!this.#allocations.delete(allocation)) {
+      throw new TuttiError(
+        'invalidArgument',
+        'free: the buffer was not made by alloc or wrap of this communicator, or is free already',
+        { rank: this.#team.rank },
+      );
+    }
+    this.#onFree(buffer);
+    allocation.freed = true;
+    // Somebody may still work on it; who comes later gets it when that is over.
+    const release = () =>
+      allocation.foreign ? this.#team.release(allocation.address) : this.#team.free(allocation.address);
+    this.#queue.drained('free').then(release, () => {
+      // After a failure all memory goes when the communicator is closed.
+    });
+  }
+
+  /** Marks all buffers as given back; their memory goes with the team. */
+  close(): void {
+    for (const allocation of this.#allocations) allocation.freed = true;
+    this.#allocations.clear();
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * One operation on a GPU, ready to be launched as often as wanted: the kernel that `gpuLaunch` chose and its
+ * descriptor.
+ */
+import { type GpuCollective, callBytes } from '../../collectives/gpu/call.js';
+import type { GpuLaunch } from '../../collectives/gpu/launch.js';
+import { writeGpuWork } from '../../collectives/gpu/work.js';
+import { KernelLaunch } from '../../device/cuda/kernel-launch.js';
+import { ELEMENT_TYPES } from '../../kernel/element-types.js';
+import type { CheckedCallOf } from '../call-check.js';
+import type { CudaTeam } from './cuda-team.js';
+import type { DeviceBuffer } from './device-buffer.js';
+
+export type DeviceCall = CheckedCallOf<DeviceBuffer, Exclude<GpuCollective, 'barrier'>>;
+
+/** Something that can be put into a stream. */
+export interface Launchable {
+  /** Name of the call, for errors. */
+  readonly name: string;
+  /** Nothing has to be loaded or compiled first. */
+  readonly isLoaded: boolean;
+  /** Loads what it needs. Must not be called while kernels wait for each other on this GPU. */
+  load(): void;
+  /** Operations that it stands for. */
+  readonly operations: number;
+  /** Puts it into a stream; loaded it must be. */
+  launch(stream: number): void;
+}
+
+export class CudaOperation implements Launchable {
+  readonly operations = 1;
+  readonly call: DeviceCall;
+  readonly #team: CudaTeam;
+  /** Undefined where nothing is launched: no elements, or a communicator of one rank. */
+  readonly #plan: GpuLaunch | undefined;
+  #kernel: KernelLaunch | undefined;
+
+  constructor(team: CudaTeam, call: DeviceCall) {
+    this.#team = team;
+    this.call = call;
+    const { collective, type, op, count } = call;
+    this.#plan = team.size === 1 || count === 0 ? undefined : team.programs.launch(team.gpu, { collective, type, op, count });
+  }
+
+  get name(): string {
+    return this.call.collective;
+  }
+
+  get explanation(): string {
+    const bytes = callBytes(this.call);
+    if (this.#plan === undefined) return this.call.count === 0 ? 'nothing to do' : 'one rank: a copy';
+    const { shape, blocks, threads } = this.#plan;
+    return `${shape.program}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads`;
+  }
+
+  get isLoaded(): boolean {
+    return this.#plan === undefined || this.#team.kernels.has(this.#plan.key);
+  }
+
+  load(): void {
+    if (this.#plan !== undefined && this.#kernel === undefined) this.#kernel = this.#makeKernel(this.#plan);
+  }
+
+  #makeKernel(plan: GpuLaunch): KernelLaunch {
+    const team = this.#team;
+    const { call } = this;
+    const { device, kernels, words, programs } = team;
+    const fn = kernels.kernel(plan.key, () => programs.text(plan, device));
+    const { blocks, threads, compile } = plan;
+    const kernel = new KernelLaunch(
+      device,
+      { name: plan.key, fn, blocks, threads, descriptorBytes: compile.descriptorBytes },
+      words,
+    );
+    const nameOf = (buffer: DeviceBuffer | null) =>
+      buffer === null ? 0 : team.nameOf(buffer, buffer.address);
+    writeGpuWork(kernel.descriptor, 0, plan.share, {
+      self: team.rank,
+      root: call.root,
+      type: call.type,
+      op: call.op,
+      count: call.count,
+      send: call.send?.address ?? 0,
+      recv: call.recv?.address ?? 0,
+      sendName: nameOf(call.send),
+      recvName: nameOf(call.recv),
+      maps: team.maps,
+      areas: team.areas,
+    });
+    return kernel;
+  }
+
+  launch(stream: number): void {
+    if (this.#plan === undefined) {
+      this.#copyAlone(stream);
+      return;
+    }
+    this.load();
+    this.#kernel!.launch(stream);
+  }
+
+  /** All collectives of one rank: its own data, moved where they belong. */
+  #copyAlone(stream: number): void {
+    const { send, recv, count, type } = this.call;
+    if (count === 0 || send === null || recv === null || send.address === recv.address) return;
+    const { device } = this.#team;
+    device.makeCurrent();
+    const bytes = count * ELEMENT_TYPES[type].size;
+    device.calls.check(
+      device.calls.functions.cuMemcpyDtoDAsync(recv.address, send.address, bytes, stream),
+      `copy within the memory of ${device.label}`,
+    );
+  }
+
+  /** Whether it works on bytes of an allocation. */
+  uses(buffer: DeviceBuffer): boolean {
+    return [this.call.send, this.call.recv].some((own) => own?.allocation === buffer.allocation);
+  }
+}

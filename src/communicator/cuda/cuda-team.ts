@@ -1,0 +1,56 @@
+/**
+ * A team of ranks on GPUs as one of them sees it: where everybody's area is, how buffers are named to the others, how
+ * kernels are ended, and the control messages.
+ */
+import type { GpuTeam } from '../../collectives/gpu/call.js';
+import type { CudaDevice } from '../../device/cuda/cuda-device.js';
+import type { KernelLibrary } from '../../device/cuda/kernel-library.js';
+import type { KernelWords } from '../../device/cuda/kernel-launch.js';
+import type { Control } from '../local-control.js';
+import type { Trouble } from '../team.js';
+import type { DeviceBuffer } from './device-buffer.js';
+import type { GpuPrograms } from './gpu-programs.js';
+
+export interface CudaTeam extends Control {
+  readonly rank: number;
+  readonly size: number;
+  readonly device: CudaDevice;
+  readonly kernels: KernelLibrary;
+  readonly programs: GpuPrograms;
+  /** What all ranks know alike. */
+  readonly gpu: GpuTeam;
+  /** Other ranks of this team run their JavaScript in this very thread. */
+  readonly sharesThread: boolean;
+  /** One line for people: how the ranks are connected. */
+  readonly description: string;
+  /** The areas of all ranks, at addresses of this rank's GPU. */
+  readonly areas: readonly number[];
+  /** Table of the ranks' mapped allocations in this GPU's memory; 0 where names are plain addresses. */
+  readonly maps: number;
+  /** What every kernel of this rank gets. */
+  readonly words: KernelWords;
+  /** The statuses that blocks of this rank's kernels leave, in memory of the host. */
+  readonly statuses: Int32Array;
+
+  /** Memory for a buffer. */
+  allocate(bytes: number): number;
+  free(address: number): void;
+  /** Lets the peers reach memory of somebody else; `release` ends it. */
+  adopt(address: number, bytes: number): void;
+  release(address: number): void;
+  /** The name of an address in a buffer for the peers (names.ts); STAGED where they cannot reach it. */
+  nameOf(buffer: DeviceBuffer, address: number): number | bigint;
+  /** Settles when all memory that was allocated or adopted so far can be named. Undefined: that is now. */
+  mapped(): Promise<void> | undefined;
+
+  /** This rank has put so many operations on its GPU. */
+  countLaunches(operations: number): void;
+  /** A rank that has left while others have calls that it will not make, or undefined. */
+  departed(): number | undefined;
+  /** Ends the kernels of this rank, and of all ranks whose memory this process reaches. */
+  raiseAbort(trouble: Trouble): void;
+  /** Says goodbye: afterwards nobody counts on this rank. Tells whether all ranks have done so. */
+  farewell(): Promise<boolean>;
+  /** Gives everything back; no kernel of this rank may run any more. */
+  close(graceful: boolean): Promise<void>;
+}

@@ -1,0 +1,223 @@
+/**
+ * The order of a rank's launches, and when they may happen.
+ *
+ * Launches follow each other in the order of the calls, on whatever stream: the areas through which ranks meet belong
+ * to one operation at a time. Usually a launch happens at once. One that needs a kernel which is not loaded yet waits
+ * until the GPU has nothing to do, because loading may wait for the GPU, and kernels there may wait for ranks whose
+ * calls this thread has not made yet; one whose buffers peers have not mapped yet waits for them. Those behind it wait
+ * too.
+ */
+import type { CudaDevice } from '../../device/cuda/cuda-device.js';
+import { Event, Stream } from '../../device/cuda/stream.js';
+import { TuttiError } from '../../errors/tutti-error.js';
+import type { Completions } from './completions.js';
+import type { CudaFailure } from './cuda-failure.js';
+import type { Launchable } from './cuda-operation.js';
+import type { CudaTeam } from './cuda-team.js';
+import { type Polled, pollSoon } from './poller.js';
+
+/** A stream of another library: its handle (CUstream, cudaStream_t). */
+export type StreamHandle = number | bigint;
+
+/** The streams into which this process puts kernels that wait for each other, by GPU. */
+const streamsOf = new WeakMap<CudaDevice, Set<Stream>>();
+
+function isIdle(device: CudaDevice): boolean {
+  for (const stream of streamsOf.get(device) ?? []) if (!stream.isIdle) return false;
+  return true;
+}
+
+export class LaunchQueue {
+  readonly #team: CudaTeam;
+  readonly #failure: CudaFailure;
+  readonly #completions: Completions;
+  /** The stream of calls that name none. */
+  readonly stream: Stream;
+  readonly #foreign = new Map<number, Stream>();
+  /** Where the last launch went. */
+  #last: Stream;
+  #bridge: Event | undefined;
+  /** Settles, without an error, when the launches that wait have happened. */
+  #turn: Promise<void> | undefined;
+  /** While a graph is recorded: the stream that is captured. */
+  #capturing = false;
+
+  constructor(team: CudaTeam, failure: CudaFailure, completions: Completions) {
+    this.#team = team;
+    this.#failure = failure;
+    this.#completions = completions;
+    this.stream = new Stream(team.device);
+    this.#last = this.stream;
+    this.#register(this.stream);
+  }
+
+  #register(stream: Stream): void {
+    let streams = streamsOf.get(this.#team.device);
+    if (streams === undefined) streamsOf.set(this.#team.device, (streams = new Set()));
+    streams.add(stream);
+  }
+
+  /** The stream that a call means. Throws `invalidArgument` for one of another GPU. */
+  streamOf(handle: StreamHandle | undefined): Stream {
+    if (handle === undefined) return this.stream;
+    const number = Number(handle);
+    if (number === this.stream.handle) return this.stream;
+    let stream = this.#foreign.get(number);
+    if (stream !== undefined) return stream;
+    const { device, rank } = this.#team;
+    const context: [number] = [0];
+    device.makeCurrent();
+    const code = Number.isSafeInteger(number) ? device.calls.functions.cuStreamGetCtx(number, context) : -1;
+    if (code !== 0 || context[0] !== device.context) {
+      const what = code === 0 ? `belongs to another GPU than ${device.label}` : 'is none that the driver knows';
+      throw new TuttiError('invalidArgument', `stream ${String(handle)} ${what}`, { rank });
+    }
+    stream = new Stream(device, number);
+    this.#foreign.set(number, stream);
+    this.#register(stream);
+    return stream;
+  }
+
+  /** Nothing waits for its turn, and the last launch went into the stream of calls that name none. */
+  get isPlain(): boolean {
+    return this.#turn === undefined && this.#last === this.stream && !this.#capturing;
+  }
+
+  /** Whether a launch would happen at once. */
+  isReady(work: Launchable): boolean {
+    return this.#turn === undefined && this.#team.mapped() === undefined && this.#mayLoad(work);
+  }
+
+  #mayLoad(work: Launchable): boolean {
+    return work.isLoaded || this.#capturing || isIdle(this.#team.device);
+  }
+
+  /** Puts work into a stream, at once or in its turn; undefined when it was at once. */
+  submit(work: Launchable, stream: Stream): Promise<void> | undefined {
+    if (this.isReady(work)) {
+      this.#launch(work, stream);
+      return undefined;
+    }
+    if (this.#capturing) {
+      throw new TuttiError(
+        'invalidUsage',
+        `${work.name}: it cannot be recorded before earlier calls and allocations are done; await them (or comm.synchronize()) first`,
+        { rank: this.#team.rank },
+      );
+    }
+    const launched = this.#inTurn(work, stream, this.#turn);
+    const turn = launched
+      .catch(() => {})
+      .then(() => {
+        if (this.#turn === turn) this.#turn = undefined;
+      });
+    this.#turn = turn;
+    return launched;
+  }
+
+  /** Puts work into a stream now. Throws `invalidUsage` when it would have to wait. */
+  launchNow(work: Launchable, stream: Stream): void {
+    if (this.submit(work, stream) === undefined) return;
+    throw new TuttiError(
+      'invalidUsage',
+      `${work.name}: run() came before earlier calls, or the loading of its kernel, were done; await its \`ready\` first, or use start()`,
+      { rank: this.#team.rank },
+    );
+  }
+
+  /** Settles when a launch of it would happen at once. */
+  async becomeReady(work: Launchable): Promise<void> {
+    await this.#turn;
+    await this.#team.mapped();
+    if (work.isLoaded) return;
+    while (!isIdle(this.#team.device)) await this.#idle();
+    this.#failure.check();
+    work.load();
+  }
+
+  async #inTurn(work: Launchable, stream: Stream, before: Promise<void> | undefined): Promise<void> {
+    await before;
+    this.#failure.check();
+    await this.#team.mapped();
+    this.#failure.check();
+    while (!this.#mayLoad(work)) await this.#idle();
+    this.#failure.check();
+    this.#launch(work, stream);
+  }
+
+  /** Resolves when the GPU has done what this process has put on it, or the communicator has failed. */
+  #idle(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const waiter: Polled = {
+        poll: () => {
+          try {
+            if (this.#failure.error === undefined && !isIdle(this.#team.device)) return true;
+            resolve();
+          } catch (error) {
+            reject(this.#failure.broken(error));
+          }
+          return false;
+        },
+      };
+      pollSoon(waiter);
+    });
+  }
+
+  #launch(work: Launchable, stream: Stream): void {
+    if (stream !== this.#last) this.#follow(stream);
+    work.launch(stream.handle);
+    if (!this.#capturing) this.#team.countLaunches(work.operations);
+  }
+
+  /** Lets a stream wait for the last launch, which went into another one. */
+  #follow(stream: Stream): void {
+    // A recorded graph depends on nothing that happened before; whoever launches it sees to the order.
+    if (!this.#capturing && !stream.isCapturing && !this.#last.isCapturing) {
+      this.#bridge ??= new Event(this.#team.device);
+      this.#bridge.record(this.#last.handle);
+      stream.waitFor(this.#bridge);
+    }
+    this.#last = stream;
+  }
+
+  /** Puts a call that is no launch of ours (a copy, a graph) into the own stream, in its turn. */
+  async inOrder(act: (stream: Stream) => void): Promise<void> {
+    await this.#turn;
+    this.#failure.check();
+    if (this.#last !== this.stream) this.#follow(this.stream);
+    act(this.stream);
+  }
+
+  /** What is called inside `record` is recorded instead of being done. */
+  whileCapturing<T>(record: () => T): T {
+    this.#capturing = true;
+    try {
+      return record();
+    } finally {
+      this.#capturing = false;
+    }
+  }
+
+  get isCapturing(): boolean {
+    return this.#capturing;
+  }
+
+  /** Resolves when everything that was called for so far is done. */
+  async drained(call: string): Promise<void> {
+    await this.#turn;
+    await this.#completions.after(this.#last.handle, call);
+  }
+
+  /** Whether nothing of this rank runs. Throws what went wrong on the GPU. */
+  get isIdle(): boolean {
+    for (const stream of [this.stream, ...this.#foreign.values()]) if (!stream.isIdle) return false;
+    return true;
+  }
+
+  close(): void {
+    const streams = streamsOf.get(this.#team.device);
+    for (const stream of [this.stream, ...this.#foreign.values()]) streams?.delete(stream);
+    this.#bridge?.destroy();
+    this.stream.destroy();
+  }
+}

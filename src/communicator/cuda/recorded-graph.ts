@@ -1,0 +1,43 @@
+/** Calls of a communicator that were recorded in a CUDA graph and are replayed together. */
+import { Graph } from '../../device/cuda/graph.js';
+import type { PreparedWork } from './cuda-prepared.js';
+import type { DeviceBuffer } from './device-buffer.js';
+import type { LaunchQueue } from './launch-queue.js';
+
+export class RecordedGraph implements PreparedWork {
+  readonly name = 'graph';
+  readonly isLoaded = true;
+  readonly #graph: Graph;
+  readonly #users: readonly { uses(buffer: DeviceBuffer): boolean }[];
+
+  /** Records what `record` calls; `users` says afterwards what works on which buffers. */
+  constructor(queue: LaunchQueue, record: () => readonly { uses(buffer: DeviceBuffer): boolean }[]) {
+    let users: readonly { uses(buffer: DeviceBuffer): boolean }[] = [];
+    this.#graph = Graph.capture(queue.stream, () => {
+      users = queue.whileCapturing(record);
+    });
+    this.#users = users;
+  }
+
+  get explanation(): string {
+    return `a graph of ${this.#users.length} ${this.#users.length === 1 ? 'call' : 'calls'}`;
+  }
+
+  get operations(): number {
+    return this.#users.length;
+  }
+
+  load(): void {}
+
+  launch(stream: number): void {
+    this.#graph.launch(stream);
+  }
+
+  uses(buffer: DeviceBuffer): boolean {
+    return this.#users.some((user) => user.uses(buffer));
+  }
+
+  release(): void {
+    this.#graph.destroy();
+  }
+}

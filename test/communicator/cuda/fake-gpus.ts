@@ -1,0 +1,69 @@
+/** Communicators on GPUs of a fake driver, with programs small enough for the interpreter. */
+import { onTestFinished } from 'vitest';
+import type { AreaSizes } from '#src/collectives/gpu/area.js';
+import type { GpuCall, GpuTeam } from '#src/collectives/gpu/call.js';
+import { launchOf } from '#src/collectives/gpu/launch.js';
+import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
+import type { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
+import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
+import type { GpuPrograms } from '#src/communicator/cuda/gpu-programs.js';
+import { CudaDriver } from '#src/device/cuda/driver.js';
+import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
+import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
+
+const SIZES: AreaSizes = {
+  blocks: 3,
+  llBlocks: 3,
+  llBankBytes: 512,
+  pairChannels: 2,
+  pairBankBytes: 64,
+  stageBytes: 6144,
+};
+
+/** Data up to this many bytes go as LL lines. */
+const LL_BYTES = 256;
+
+/** Programs whose functions the fake driver finds by their names. */
+export function fakePrograms(driver: FakeDriver): GpuPrograms {
+  return {
+    sizes: SIZES,
+    launch: (team: GpuTeam, call: GpuCall) => {
+      const small = call.count <= LL_BYTES / 8;
+      return launchOf(
+        team,
+        call,
+        small
+          ? { program: 'LL', blocks: 2, threads: 8 }
+          : { program: 'Direct', blocks: 2, threads: 8, unroll: 2, residency: 1, copies: 'push' },
+        SIZES,
+      );
+    },
+    text: (launch) => {
+      const name = launch.key.replace(/[^A-Za-z0-9]/g, '_');
+      driver.programs.set(name, launch.build(interpreterTraits({ threads: 'many', unroll: 2 })));
+      return { name, ptx: `.visible .entry ${name}` };
+    },
+  };
+}
+
+export interface FakeGpus {
+  readonly driver: FakeDriver;
+  readonly comms: CudaCommunicator[];
+}
+
+/** Communicators of ranks on these GPUs; they are closed at the end of the test. */
+export async function fakeGpus(
+  gpus: readonly number[],
+  options: FakeDriverOptions & { timeoutMs?: number } = {},
+): Promise<FakeGpus> {
+  const { timeoutMs = 5000, ...rest } = options;
+  const driver = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
+  const comms = await createLocalCudaCommunicators(
+    gpus.map((gpu) => cuda(gpu)),
+    { timeoutMs, driver: new CudaDriver(driver), programs: fakePrograms(driver), chunkBytes: 65536 },
+  );
+  onTestFinished(async () => {
+    await Promise.all(comms.map((comm) => comm.close()));
+  });
+  return { driver, comms };
+}

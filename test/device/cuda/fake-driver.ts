@@ -1,0 +1,581 @@
+/**
+ * A driver without a GPU: memory is that of an interpreter, kernels are device programs that run there, streams are
+ * queues that make progress when somebody asks. It keeps account of everything that has to be given back.
+ *
+ * Kernels of one team start together: when each of its ranks has one at the head of its stream. A kernel whose partners
+ * do not come ends when its abort word is set, as on a GPU.
+ */
+import { CUDA } from '#src/device/cuda/cuda-error.js';
+import type { DriverFunctions, Out, ProcessMemory } from '#src/device/cuda/driver-functions.js';
+import { type Launch, Machine } from '#src/kernel/interpreter/machine.js';
+import { type Program, STATUS } from '#src/kernel/ir.js';
+
+export interface FakeDriverOptions {
+  readonly gpus?: number;
+  /** Ranks of the team whose kernels start together. */
+  readonly ranks?: number;
+  readonly version?: number;
+  readonly multiprocessors?: number;
+  readonly seed?: number;
+  /** Bytes of memory of each GPU. */
+  readonly memory?: number;
+  /** Whether GPU a reaches GPU b. */
+  readonly access?: (a: number, b: number) => boolean;
+  /** Queries that streams need for every step; 0 by default. */
+  readonly delay?: number;
+}
+
+interface Kernel {
+  readonly program: Program;
+  readonly rank: number;
+  readonly descriptor: Uint8Array;
+  readonly abort: number;
+  readonly status: number;
+  readonly blocks: number;
+  readonly threads: number;
+}
+
+/** Something in a stream: an act, which says whether it could be done, or a kernel. */
+type Work = (() => boolean) | Kernel;
+
+interface FakeStream {
+  readonly device: number;
+  queue: Work[];
+  captured: Work[] | undefined;
+}
+
+interface Allocation {
+  readonly bytes: number;
+  readonly device: number;
+  readonly host: boolean;
+  readonly name: string;
+}
+
+/** Start of a context's handle; the device's index is added. */
+const CONTEXT = 0xc0;
+
+/** Addresses of arrays of this process: beyond all regions of the interpreter. */
+const FIRST_ARRAY = 2 ** 47;
+
+function isKernel(work: Work): work is Kernel {
+  return typeof work === 'object';
+}
+
+export class FakeDriver implements DriverFunctions, ProcessMemory {
+  readonly machine: Machine;
+  /** Programs by the name of their function. */
+  readonly programs = new Map<string, Program>();
+  /** Functions that fail: the code, and how many calls succeed before. */
+  readonly failures = new Map<keyof DriverFunctions, { code: number; after?: number }>();
+  /** Names of all calls that changed something. */
+  readonly log: string[] = [];
+  /** Kernels that a graph or a call has put into a stream. */
+  launches = 0;
+  loads = 0;
+  links = 0;
+  readonly retained: number[];
+  readonly live = {
+    memory: new Map<number, Allocation>(),
+    streams: new Map<number, FakeStream>(),
+    events: new Map<number, { done: number; recorded: number }>(),
+    modules: new Map<number, string>(),
+    links: new Map<number, string>(),
+    graphs: new Map<number, Work[]>(),
+    executables: new Map<number, Work[]>(),
+    opened: new Set<number>(),
+  };
+  readonly #options: Required<FakeDriverOptions>;
+  readonly #arrays = new Map<ArrayBufferLike, number>();
+  readonly #functions = new Map<number, string>();
+  readonly #ranks = new Map<number, number>();
+  #nextArray = FIRST_ARRAY;
+  #nextHandle = 0x1000;
+  #context = 0;
+  #queries = 0;
+
+  constructor(options: FakeDriverOptions = {}) {
+    this.#options = {
+      gpus: 1,
+      ranks: 1,
+      version: 13000,
+      multiprocessors: 4,
+      seed: 1,
+      memory: 2 ** 34,
+      access: () => true,
+      delay: 0,
+      ...options,
+    };
+    this.retained = new Array<number>(this.#options.gpus).fill(0);
+    this.machine = new Machine({ seed: this.#options.seed, memory: 'weak', warpSize: 4, maxSteps: 5e7 });
+    // Address 0 is nobody's.
+    this.machine.region('null', 8, 0);
+  }
+
+  /** What has not been given back, by name; empty when all is well. */
+  get leaks(): string[] {
+    const { memory, ...rest } = this.live;
+    const found = [...memory.values()].map(({ name }) => name);
+    for (const [name, items] of Object.entries(rest)) if (items.size > 0) found.push(`${items.size} ${name}`);
+    for (const [gpu, count] of this.retained.entries()) {
+      if (count > 0) found.push(`context of GPU ${gpu}`);
+    }
+    return found;
+  }
+
+  #result(name: keyof DriverFunctions): number {
+    const failure = this.failures.get(name);
+    if (failure === undefined) return CUDA.success;
+    if ((failure.after ?? 0) > 0) {
+      failure.after = failure.after! - 1;
+      return CUDA.success;
+    }
+    return failure.code;
+  }
+
+  /** Result of a call that needs a current context. */
+  #inContext(name: keyof DriverFunctions): number {
+    const code = this.#result(name);
+    if (code !== CUDA.success) return code;
+    const device = this.#context - CONTEXT;
+    return this.#context !== 0 && this.retained[device]! > 0 ? CUDA.success : CUDA.invalidContext;
+  }
+
+  get #device(): number {
+    return this.#context - CONTEXT;
+  }
+
+  #handle<T>(map: Map<number, T>, out: Out, value: T): void {
+    const handle = (this.#nextHandle += 16);
+    map.set(handle, value);
+    out[0] = handle;
+  }
+
+  // ---- memory of the process ----
+
+  view(address: number, _bytes: number): ArrayBuffer {
+    const known = [...this.#arrays].find(([, at]) => at === address);
+    if (known !== undefined) return known[0] as ArrayBuffer;
+    return this.machine.view(address).buffer as ArrayBuffer;
+  }
+
+  addressOf(array: ArrayBufferView): number {
+    let base = this.#arrays.get(array.buffer);
+    if (base === undefined) {
+      base = this.#nextArray;
+      // Eight bytes off sixteen: alignment is nobody's present.
+      this.#nextArray += Math.ceil(array.buffer.byteLength / 4096 + 1) * 4096 + 8;
+      this.#arrays.set(array.buffer, base);
+    }
+    return base + array.byteOffset;
+  }
+
+  #bytesAt(address: number, bytes: number): Uint8Array {
+    for (const [buffer, base] of this.#arrays) {
+      if (address >= base && address + bytes <= base + buffer.byteLength) {
+        return new Uint8Array(buffer, address - base, bytes);
+      }
+    }
+    throw new Error(`no array lies at ${address}`);
+  }
+
+  #word(address: number): number {
+    return Number(new DataView(this.#bytesAt(address, 8).slice().buffer).getBigUint64(0, true));
+  }
+
+  // ---- driver, devices, contexts ----
+
+  cuInit(): number {
+    return this.#result('cuInit');
+  }
+  cuDriverGetVersion(version: Out): number {
+    version[0] = this.#options.version;
+    return this.#result('cuDriverGetVersion');
+  }
+  cuGetErrorName(code: number, text: [string | null]): number {
+    const name = Object.entries(CUDA).find(([, value]) => value === code)?.[0];
+    text[0] = name === undefined ? null : `CUDA_ERROR_${name.replace(/[A-Z]/g, '_$&').toUpperCase()}`;
+    return name === undefined ? CUDA.invalidValue : CUDA.success;
+  }
+  cuGetErrorString(code: number, text: [string | null]): number {
+    text[0] = `text of ${code}`;
+    return CUDA.success;
+  }
+  cuDeviceGetCount(count: Out): number {
+    count[0] = this.#options.gpus;
+    return this.#result('cuDeviceGetCount');
+  }
+  cuDeviceGet(device: Out, ordinal: number): number {
+    device[0] = ordinal;
+    return this.#result('cuDeviceGet');
+  }
+  cuDeviceGetName(name: Uint8Array): number {
+    name.set(new TextEncoder().encode('Fake GPU\0'));
+    return CUDA.success;
+  }
+  cuDeviceGetUuid(uuid: Uint8Array, device: number): number {
+    uuid.fill(device + 1);
+    return CUDA.success;
+  }
+  cuDeviceGetPCIBusId(text: Uint8Array, _bytes: number, device: number): number {
+    text.set(new TextEncoder().encode(`0000:0${device}:00.0\0`));
+    return CUDA.success;
+  }
+  cuDeviceGetAttribute(value: Out, attribute: number): number {
+    const { multiprocessors } = this.#options;
+    value[0] = ({ 16: multiprocessors, 19: 1, 41: 1, 75: 9, 76: 0 } as Record<number, number>)[attribute] ?? 0;
+    return this.#result('cuDeviceGetAttribute');
+  }
+  cuDeviceTotalMem(bytes: Out): number {
+    bytes[0] = this.#options.memory;
+    return CUDA.success;
+  }
+  cuDeviceCanAccessPeer(can: Out, device: number, peer: number): number {
+    can[0] = this.#options.access(device, peer) ? 1 : 0;
+    return CUDA.success;
+  }
+  cuDevicePrimaryCtxRetain(context: Out, device: number): number {
+    const code = this.#result('cuDevicePrimaryCtxRetain');
+    if (code !== CUDA.success) return code;
+    this.retained[device]! += 1;
+    context[0] = CONTEXT + device;
+    return CUDA.success;
+  }
+  cuDevicePrimaryCtxRelease(device: number): number {
+    this.log.push(`release ${device}`);
+    this.retained[device]! -= 1;
+    return CUDA.success;
+  }
+  cuCtxSetCurrent(context: number): number {
+    this.log.push(`current ${context - CONTEXT}`);
+    this.#context = context;
+    return CUDA.success;
+  }
+  cuCtxEnablePeerAccess(context: number): number {
+    this.log.push(`peer ${this.#device} ${context - CONTEXT}`);
+    return this.#inContext('cuCtxEnablePeerAccess');
+  }
+
+  // ---- memory ----
+
+  #allocate(out: Out, bytes: number, host: boolean): number {
+    const code = this.#inContext(host ? 'cuMemHostAlloc' : 'cuMemAlloc');
+    if (code !== CUDA.success) return code;
+    const used = [...this.live.memory.values()].filter((one) => one.device === this.#device);
+    if (used.reduce((sum, one) => sum + one.bytes, bytes) > this.#options.memory) return CUDA.outOfMemory;
+    const name = `${bytes} bytes of ${host ? 'the host' : `GPU ${this.#device}`}`;
+    out[0] = this.machine.region(name, bytes, this.#device, { zeroed: true });
+    this.live.memory.set(out[0], { bytes, device: this.#device, host, name });
+    return CUDA.success;
+  }
+  cuMemAlloc(address: Out, bytes: number): number {
+    return this.#allocate(address, bytes, false);
+  }
+  cuMemFree(address: number): number {
+    return this.live.memory.delete(address) ? this.#inContext('cuMemFree') : CUDA.invalidValue;
+  }
+  cuMemGetInfo(free: Out, total: Out): number {
+    free[0] = 0;
+    total[0] = this.#options.memory;
+    return CUDA.success;
+  }
+  cuMemHostAlloc(address: Out, bytes: number): number {
+    const code = this.#allocate(address, bytes, true);
+    if (code === CUDA.success) this.#ranks.set(address[0], this.#ranks.size % this.#options.ranks);
+    return code;
+  }
+  cuMemFreeHost(address: number): number {
+    return this.live.memory.delete(address) ? this.#inContext('cuMemFreeHost') : CUDA.invalidValue;
+  }
+  cuMemHostGetDevicePointer(address: Out, host: number): number {
+    address[0] = host;
+    return CUDA.success;
+  }
+  #find(address: number): readonly [number, Allocation] | undefined {
+    return [...this.live.memory].find(([base, { bytes }]) => address >= base && address < base + bytes);
+  }
+  cuMemGetAddressRange(base: Out, bytes: Out, address: number): number {
+    const found = this.#find(address);
+    if (found === undefined) return CUDA.invalidValue;
+    base[0] = found[0];
+    bytes[0] = found[1].bytes;
+    return CUDA.success;
+  }
+  cuPointerGetAttribute(value: Out, attribute: number, address: number): number {
+    const found = this.#find(address);
+    if (found === undefined) return CUDA.invalidValue;
+    const [base, { host, device, bytes }] = found;
+    const known: Record<number, number> = { 2: host ? 1 : 2, 9: device, 11: base, 12: bytes, 13: 1 };
+    value[0] = known[attribute] ?? 0;
+    return CUDA.success;
+  }
+  cuMemcpyHtoDAsync(to: number, from: ArrayBufferView, bytes: number, stream: number): number {
+    // The driver takes a copy of pageable memory.
+    const data = new Uint8Array(from.buffer, from.byteOffset, bytes).slice();
+    return this.#act('cuMemcpyHtoDAsync', stream, () => this.machine.writeArray(to, data));
+  }
+  cuMemcpyDtoHAsync(to: ArrayBufferView, from: number, bytes: number, stream: number): number {
+    return this.#act('cuMemcpyDtoHAsync', stream, () => {
+      new Uint8Array(to.buffer, to.byteOffset, bytes).set(this.machine.readArray(from, Uint8Array, bytes));
+    });
+  }
+  cuMemcpyDtoDAsync(to: number, from: number, bytes: number, stream: number): number {
+    return this.#act('cuMemcpyDtoDAsync', stream, () =>
+      this.machine.writeArray(to, this.machine.readArray(from, Uint8Array, bytes)),
+    );
+  }
+  cuMemsetD8Async(to: number, value: number, bytes: number, stream: number): number {
+    return this.#act('cuMemsetD8Async', stream, () =>
+      this.machine.writeArray(to, new Uint8Array(bytes).fill(value)),
+    );
+  }
+  cuIpcGetMemHandle(handle: Uint8Array, address: number): number {
+    new DataView(handle.buffer).setFloat64(0, address);
+    return this.#inContext('cuIpcGetMemHandle');
+  }
+  cuIpcOpenMemHandle(address: Out, { bytes }: { bytes: Uint8Array }): number {
+    address[0] = new DataView(bytes.buffer, bytes.byteOffset).getFloat64(0);
+    this.live.opened.add(address[0]);
+    return this.#inContext('cuIpcOpenMemHandle');
+  }
+  cuIpcCloseMemHandle(address: number): number {
+    return this.live.opened.delete(address) ? CUDA.success : CUDA.invalidValue;
+  }
+
+  // ---- streams and events ----
+
+  #put(name: keyof DriverFunctions, stream: number, work: Work): number {
+    const code = this.#inContext(name);
+    if (code !== CUDA.success) return code;
+    const found = this.live.streams.get(stream);
+    if (found === undefined || found.device !== this.#device) return CUDA.invalidContext;
+    (found.captured ?? found.queue).push(work);
+    return CUDA.success;
+  }
+
+  #act(name: keyof DriverFunctions, stream: number, act: () => void): number {
+    return this.#put(name, stream, () => {
+      act();
+      return true;
+    });
+  }
+
+  /** Does what can be done. */
+  pump(): void {
+    if (this.#queries++ < this.#options.delay) return;
+    this.#queries = 0;
+    for (let moved = true; moved; ) {
+      moved = false;
+      for (const { queue } of this.live.streams.values()) {
+        while (queue.length > 0 && !isKernel(queue[0]!) && queue[0]!()) {
+          queue.shift();
+          moved = true;
+        }
+      }
+      moved = this.#runKernels() || moved;
+    }
+  }
+
+  #runKernels(): boolean {
+    const heads = [...this.live.streams.values()].filter(({ queue }) => queue[0] && isKernel(queue[0]));
+    const kernels = heads.map(({ queue }) => queue[0] as Kernel);
+    const aborted = (kernel: Kernel) => this.machine.read('u32', kernel.abort) !== 0;
+    if (new Set(kernels.map(({ rank }) => rank)).size === this.#options.ranks && !kernels.some(aborted)) {
+      const launched = kernels.map((kernel) => this.#start(kernel));
+      this.machine.run();
+      kernels.forEach((kernel, k) => {
+        const { statuses } = launched[k]!;
+        for (let block = 0; block < kernel.blocks; block++) {
+          const own = statuses.slice(block * kernel.threads, (block + 1) * kernel.threads);
+          this.machine.write('u32', kernel.status + 4 * block, own.find((status) => status !== 0) ?? 0);
+        }
+      });
+      for (const { queue } of heads) queue.shift();
+      return true;
+    }
+    for (const { queue } of heads) {
+      const kernel = queue[0] as Kernel;
+      if (!aborted(kernel)) continue;
+      this.machine.write('u32', kernel.status, STATUS.aborted);
+      queue.shift();
+      return true;
+    }
+    return false;
+  }
+
+  #start({ program, rank, descriptor, blocks, threads }: Kernel): Launch {
+    const region = this.machine.region('descriptor', descriptor.length, rank, { zeroed: true, readOnly: true });
+    this.machine.writeArray(region, descriptor);
+    return this.machine.launch(program, { rank, descriptor: region, blocks, threads });
+  }
+
+  cuStreamCreate(stream: Out): number {
+    const code = this.#inContext('cuStreamCreate');
+    if (code !== CUDA.success) return code;
+    this.#handle(this.live.streams, stream, { device: this.#device, queue: [], captured: undefined });
+    return CUDA.success;
+  }
+  cuStreamDestroy(stream: number): number {
+    return this.live.streams.delete(stream) ? CUDA.success : CUDA.invalidValue;
+  }
+  cuStreamQuery(stream: number): number {
+    const code = this.#inContext('cuStreamQuery');
+    if (code !== CUDA.success) return code;
+    this.pump();
+    const found = this.live.streams.get(stream);
+    if (found === undefined) return CUDA.invalidValue;
+    return found.queue.length === 0 ? CUDA.success : CUDA.notReady;
+  }
+  cuStreamSynchronize(stream: number): number {
+    for (let k = 0; k <= this.#options.delay; k++) this.pump();
+    if (this.live.streams.get(stream)!.queue.length > 0) throw new Error('the thread would be blocked for ever');
+    return this.#result('cuStreamSynchronize');
+  }
+  cuStreamWaitEvent(stream: number, event: number): number {
+    const state = this.live.events.get(event)!;
+    const target = state.recorded;
+    return this.#put('cuStreamWaitEvent', stream, () => state.done >= target);
+  }
+  cuStreamIsCapturing(stream: number, status: Out): number {
+    status[0] = this.live.streams.get(stream)?.captured === undefined ? 0 : 1;
+    return CUDA.success;
+  }
+  cuStreamGetCtx(stream: number, context: Out): number {
+    const found = this.live.streams.get(stream);
+    if (found === undefined) return CUDA.invalidValue;
+    context[0] = CONTEXT + found.device;
+    return CUDA.success;
+  }
+  cuEventCreate(event: Out): number {
+    const code = this.#inContext('cuEventCreate');
+    if (code === CUDA.success) this.#handle(this.live.events, event, { done: 0, recorded: 0 });
+    return code;
+  }
+  cuEventDestroy(event: number): number {
+    return this.live.events.delete(event) ? CUDA.success : CUDA.invalidValue;
+  }
+  cuEventRecord(event: number, stream: number): number {
+    const state = this.live.events.get(event)!;
+    const number = ++state.recorded;
+    return this.#act('cuEventRecord', stream, () => {
+      state.done = Math.max(state.done, number);
+    });
+  }
+  cuEventQuery(event: number): number {
+    const code = this.#inContext('cuEventQuery');
+    if (code !== CUDA.success) return code;
+    this.pump();
+    const { done, recorded } = this.live.events.get(event)!;
+    return done >= recorded ? CUDA.success : CUDA.notReady;
+  }
+  cuEventElapsedTime(milliseconds: Out): number {
+    milliseconds[0] = 1;
+    return CUDA.success;
+  }
+
+  // ---- kernels ----
+
+  cuLinkCreate(_count: number, _options: number, _values: number, state: Out): number {
+    const code = this.#inContext('cuLinkCreate');
+    if (code === CUDA.success) this.#handle(this.live.links, state, '');
+    return code;
+  }
+  cuLinkAddData(state: number, _type: number, data: Uint8Array, bytes: number): number {
+    this.live.links.set(state, new TextDecoder().decode(data.subarray(0, bytes - 1)));
+    return this.#result('cuLinkAddData');
+  }
+  cuLinkComplete(state: number, image: Out, bytes: Out): number {
+    const code = this.#result('cuLinkComplete');
+    if (code !== CUDA.success) return code;
+    this.links += 1;
+    const cubin = new TextEncoder().encode(`cubin ${this.live.links.get(state)}`);
+    image[0] = this.addressOf(cubin);
+    bytes[0] = cubin.length;
+    return CUDA.success;
+  }
+  cuLinkDestroy(state: number): number {
+    this.live.links.delete(state);
+    return CUDA.success;
+  }
+  cuModuleLoadData(module: Out, image: Uint8Array): number {
+    const code = this.#inContext('cuModuleLoadData');
+    if (code !== CUDA.success) return code;
+    const text = new TextDecoder().decode(image);
+    if (!text.startsWith('cubin ')) return CUDA.noBinaryForGpu;
+    this.loads += 1;
+    this.#handle(this.live.modules, module, text);
+    return CUDA.success;
+  }
+  cuModuleUnload(module: number): number {
+    return this.live.modules.delete(module) ? this.#inContext('cuModuleUnload') : CUDA.invalidValue;
+  }
+  cuModuleGetFunction(fn: Out, module: number, name: string): number {
+    if (!this.live.modules.get(module)?.includes(name)) return CUDA.notFound;
+    this.#handle(this.#functions, fn, name);
+    return this.#result('cuModuleGetFunction');
+  }
+  cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out): number {
+    blocks[0] = 2;
+    return CUDA.success;
+  }
+  cuLaunchKernel(
+    fn: number,
+    gridX: number,
+    _gridY: number,
+    _gridZ: number,
+    blockX: number,
+    _blockY: number,
+    _blockZ: number,
+    _sharedBytes: number,
+    stream: number,
+    parameters: number,
+  ): number {
+    const program = this.programs.get(this.#functions.get(fn) ?? '');
+    if (program === undefined) return CUDA.invalidValue;
+    const [descriptor, abort, status] = [0, 8, 16].map((at) => this.#word(parameters + at));
+    if (descriptor! % 16 !== 0) return CUDA.invalidValue;
+    const abortWord = this.#word(abort!);
+    this.launches += 1;
+    return this.#put('cuLaunchKernel', stream, {
+      program,
+      rank: this.#ranks.get(abortWord)!,
+      // Everything up to the two addresses behind it.
+      descriptor: this.#bytesAt(descriptor!, abort! - descriptor!).slice(),
+      abort: abortWord,
+      status: this.#word(status!),
+      blocks: gridX,
+      threads: blockX,
+    });
+  }
+
+  // ---- graphs ----
+
+  cuStreamBeginCapture(stream: number): number {
+    const code = this.#inContext('cuStreamBeginCapture');
+    if (code === CUDA.success) this.live.streams.get(stream)!.captured = [];
+    return code;
+  }
+  cuStreamEndCapture(stream: number, graph: Out): number {
+    const found = this.live.streams.get(stream)!;
+    this.#handle(this.live.graphs, graph, found.captured!);
+    found.captured = undefined;
+    return this.#result('cuStreamEndCapture');
+  }
+  cuGraphInstantiate(executable: Out, graph: number): number {
+    const code = this.#result('cuGraphInstantiate');
+    if (code === CUDA.success) this.#handle(this.live.executables, executable, this.live.graphs.get(graph)!);
+    return code;
+  }
+  cuGraphLaunch(executable: number, stream: number): number {
+    let code: number = CUDA.success;
+    for (const work of this.live.executables.get(executable)!) {
+      code ||= this.#put('cuGraphLaunch', stream, work);
+    }
+    return code;
+  }
+  cuGraphExecDestroy(executable: number): number {
+    return this.live.executables.delete(executable) ? CUDA.success : CUDA.invalidValue;
+  }
+  cuGraphDestroy(graph: number): number {
+    return this.live.graphs.delete(graph) ? CUDA.success : CUDA.invalidValue;
+  }
+}
