@@ -552,7 +552,10 @@ function allocateArray<T extends Buffer>(
  * `[cuda(0), cuda(1)]` (a GPU may be named several times). All promises must be awaited together, since every rank
  * waits for the others; on host memory calls run on threads of their own.
  */
-export function createLocalCommunicators(size: number, options?: CommunicatorOptions): Promise<Communicator[]>;
+export function createLocalCommunicators(
+  size: number,
+  options?: CommunicatorOptions,
+): Promise<Communicator[]>;
 export function createLocalCommunicators(
   gpus: readonly CudaDeviceName[],
   options?: CommunicatorOptions,

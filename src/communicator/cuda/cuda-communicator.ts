@@ -19,7 +19,12 @@ import { Completions } from './completions.js';
 import { CudaFailure } from './cuda-failure.js';
 import { CudaMemory, type DeviceAddress } from './cuda-memory.js';
 import { CudaOperation, type DeviceCall } from './cuda-operation.js';
-import { type CudaRunner, type PreparedCudaOperation, PreparedLaunch, type PreparedWork } from './cuda-prepared.js';
+import {
+  type CudaRunner,
+  type PreparedCudaOperation,
+  PreparedLaunch,
+  type PreparedWork,
+} from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import { type ArrayClass, DeviceBuffer, describeDeviceBuffer } from './device-buffer.js';
 import { LaunchQueue, type StreamHandle } from './launch-queue.js';
@@ -43,11 +48,7 @@ export interface CudaCollectives<R, O = StreamOption> {
   /** recv = op over all ranks of send, on every rank. In place: the same buffer twice. */
   allReduce<B extends Buffer>(send: DeviceBuffer<B>, recv: DeviceBuffer<B>, options?: ReduceOptions & O): R;
   /** recv of the root = op over all ranks of send. Other ranks may pass null. In place: the same buffer twice. */
-  reduce<B extends Buffer>(
-    send: DeviceBuffer<B>,
-    recv: DeviceBuffer<B> | null,
-    options?: CallOptions & O,
-  ): R;
+  reduce<B extends Buffer>(send: DeviceBuffer<B>, recv: DeviceBuffer<B> | null, options?: CallOptions & O): R;
   /** recv of every rank = send of the root. With one buffer: in place. */
   broadcast(buffer: DeviceBuffer, options?: RootOptions & O): R;
   broadcast<B extends Buffer>(
@@ -66,11 +67,7 @@ export interface CudaCollectives<R, O = StreamOption> {
   /** Block r of recv = block `rank` of the send of rank r; buffers hold a block per rank. Never in place. */
   allToAll<B extends Buffer>(send: DeviceBuffer<B>, recv: DeviceBuffer<B>, options?: CopyOptions & O): R;
   /** recv of the root = the send of rank 0, 1, ... one behind the other. Other ranks may pass null. */
-  gather<B extends Buffer>(
-    send: DeviceBuffer<B>,
-    recv: DeviceBuffer<B> | null,
-    options?: RootOptions & O,
-  ): R;
+  gather<B extends Buffer>(send: DeviceBuffer<B>, recv: DeviceBuffer<B> | null, options?: RootOptions & O): R;
   /** recv of rank r = block r of the send of the root. Other ranks may pass null. */
   scatter<B extends Buffer>(
     send: DeviceBuffer<B> | null,
@@ -101,7 +98,11 @@ function readArguments(
   if (collective === 'broadcast' && third === undefined && isOptions) {
     return { send: first, recv: first, options: (second ?? {}) as CallOptions };
   }
-  return { send: first, recv: (second ?? null) as DeviceBuffer | null, options: (third ?? {}) as CallOptions };
+  return {
+    send: first,
+    recv: (second ?? null) as DeviceBuffer | null,
+    options: (third ?? {}) as CallOptions,
+  };
 }
 
 export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promise<void>> {

@@ -26,7 +26,8 @@ export class CudaFailure {
   check(): void {
     if (this.#error !== undefined) throw this.#error;
     const culprit = this.#team.departed();
-    if (culprit !== undefined) throw this.failWith(describeTrouble({ kind: 'left', culprit }, this.#team.rank));
+    if (culprit !== undefined)
+      throw this.failWith(describeTrouble({ kind: 'left', culprit }, this.#team.rank));
   }
 
   /** Records the failure; with `trouble`, this rank is the first to know and tells the others. */

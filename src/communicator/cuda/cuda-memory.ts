@@ -1,8 +1,9 @@
 /**
  * Buffers of a communicator on a GPU: allocating, wrapping pointers of other libraries, copying, giving back.
  */
-import { pointerFacts } from '../../device/cuda/device-memory.js';
+
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
+import { pointerFacts } from '../../device/cuda/device-memory.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Buffer } from '../buffers.js';
 import type { Completions } from './completions.js';
@@ -59,7 +60,9 @@ export class CudaMemory implements BufferOwner {
     const address = Number(pointer);
     if (!Number.isSafeInteger(address) || address <= 0) refuse(`${String(pointer)} is no address`);
     if (address % ArrayType.BYTES_PER_ELEMENT !== 0) {
-      refuse(`the address 0x${address.toString(16)} is not a multiple of the ${ArrayType.BYTES_PER_ELEMENT} bytes of an element`);
+      refuse(
+        `the address 0x${address.toString(16)} is not a multiple of the ${ArrayType.BYTES_PER_ELEMENT} bytes of an element`,
+      );
     }
     const facts = this.#orRank('wrap', () => pointerFacts(device, address, 'the pointer'));
     if (facts.device !== device.index) {
@@ -67,7 +70,9 @@ export class CudaMemory implements BufferOwner {
     }
     const room = facts.start + facts.bytes - address;
     if (facts.bytes > 0 && bytes > room) {
-      refuse(`${bytes} bytes at the pointer are more than the ${room} that its allocation holds from there on`);
+      refuse(
+        `${bytes} bytes at the pointer are more than the ${room} that its allocation holds from there on`,
+      );
     }
     if (bytes > 0) this.#team.adopt(address, bytes);
     return this.#make(ArrayType, length, { address, bytes, foreign: true, freed: false });

@@ -2,7 +2,7 @@
  * One operation on a GPU, ready to be launched as often as wanted: the kernel that `gpuLaunch` chose and its
  * descriptor.
  */
-import { type GpuCollective, callBytes } from '../../collectives/gpu/call.js';
+import { callBytes, type GpuCollective } from '../../collectives/gpu/call.js';
 import type { GpuLaunch } from '../../collectives/gpu/launch.js';
 import { writeGpuWork } from '../../collectives/gpu/work.js';
 import { KernelLaunch } from '../../device/cuda/kernel-launch.js';
@@ -39,7 +39,10 @@ export class CudaOperation implements Launchable {
     this.#team = team;
     this.call = call;
     const { collective, type, op, count } = call;
-    this.#plan = team.size === 1 || count === 0 ? undefined : team.programs.launch(team.gpu, { collective, type, op, count });
+    this.#plan =
+      team.size === 1 || count === 0
+        ? undefined
+        : team.programs.launch(team.gpu, { collective, type, op, count });
   }
 
   get name(): string {

@@ -4,8 +4,8 @@
  */
 import type { GpuTeam } from '../../collectives/gpu/call.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
-import type { KernelLibrary } from '../../device/cuda/kernel-library.js';
 import type { KernelWords } from '../../device/cuda/kernel-launch.js';
+import type { KernelLibrary } from '../../device/cuda/kernel-library.js';
 import type { Control } from '../local-control.js';
 import type { Trouble } from '../team.js';
 import type { DeviceBuffer } from './device-buffer.js';

@@ -7,8 +7,8 @@
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Buffer } from '../buffers.js';
-import type { BufferFacts } from '../call-check.js';
 import { className } from '../buffers.js';
+import type { BufferFacts } from '../call-check.js';
 
 /** The class of typed array that holds elements on the host. */
 export interface ArrayClass<B extends Buffer> {

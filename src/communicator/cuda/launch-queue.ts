@@ -69,7 +69,8 @@ export class LaunchQueue {
     device.makeCurrent();
     const code = Number.isSafeInteger(number) ? device.calls.functions.cuStreamGetCtx(number, context) : -1;
     if (code !== 0 || context[0] !== device.context) {
-      const what = code === 0 ? `belongs to another GPU than ${device.label}` : 'is none that the driver knows';
+      const what =
+        code === 0 ? `belongs to another GPU than ${device.label}` : 'is none that the driver knows';
       throw new TuttiError('invalidArgument', `stream ${String(handle)} ${what}`, { rank });
     }
     stream = new Stream(device, number);

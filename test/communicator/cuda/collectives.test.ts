@@ -1,16 +1,25 @@
-import { expect, it } from 'vitest';
+/** Calls on GPUs of a fake driver, whose kernels run in the interpreter, against the reference. */
+import { describe, expect, it } from 'vitest';
+import { graphed, prepared, randomCase, runCase } from '../../gpu/cases.mjs';
+import { randomFrom } from '../../gpu/random.mjs';
 import { fakeGpus } from './fake-gpus.js';
 
-it('adds up', async () => {
-  const { comms, driver } = await fakeGpus([0, 0]);
-  for (const n of [5, 100]) {
-  const buffers = comms.map((c) => ({ send: c.alloc(Float32Array, n), recv: c.alloc(Float32Array, n) }));
-  await Promise.all(buffers.map((b, r) => b.send.copyFrom(Float32Array.from({ length: n }, (_, i) => i + r * 100))));
-  await Promise.all(comms.map((c, r) => c.allReduce(buffers[r]!.send, buffers[r]!.recv)));
-  for (const b of buffers) {
-    expect(await b.recv.read()).toEqual(Float32Array.from({ length: n }, (_, i) => 2 * i + 100));
-  }
-  }
-  await Promise.all(comms.map((c) => c.close()));
-  expect(driver.leaks).toEqual([]);
+const TEAMS = [[0], [0, 0], [0, 1, 1]];
+
+describe.each(TEAMS.map((gpus) => [gpus.join(', '), gpus] as const))('ranks on GPUs %s', (_, gpus) => {
+  it.each([
+    ['awaited', undefined],
+    ['prepared', prepared],
+    ['from a graph', graphed],
+  ] as const)('compute what the reference does, %s', async (way, how) => {
+    const seed = Number(process.env.SEED ?? 7) + way.length;
+    const random = randomFrom(seed);
+    const { comms, driver } = await fakeGpus(gpus, { seed });
+    for (let k = 0; k < 12; k++) {
+      const one = randomCase(random, gpus.length, 60);
+      expect(await runCase(comms, one, how), `case ${k} of seed ${seed}`).toEqual([]);
+    }
+    await Promise.all(comms.map((comm) => comm.close()));
+    expect(driver.leaks).toEqual([]);
+  });
 });

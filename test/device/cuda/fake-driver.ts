@@ -222,7 +222,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   }
   cuDeviceGetAttribute(value: Out, attribute: number): number {
     const { multiprocessors } = this.#options;
-    value[0] = ({ 16: multiprocessors, 19: 1, 41: 1, 75: 9, 76: 0 } as Record<number, number>)[attribute] ?? 0;
+    value[0] =
+      ({ 16: multiprocessors, 19: 1, 41: 1, 75: 9, 76: 0 } as Record<number, number>)[attribute] ?? 0;
     return this.#result('cuDeviceGetAttribute');
   }
   cuDeviceTotalMem(bytes: Out): number {
@@ -403,7 +404,10 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   }
 
   #start({ program, rank, descriptor, blocks, threads }: Kernel): Launch {
-    const region = this.machine.region('descriptor', descriptor.length, rank, { zeroed: true, readOnly: true });
+    const region = this.machine.region('descriptor', descriptor.length, rank, {
+      zeroed: true,
+      readOnly: true,
+    });
     this.machine.writeArray(region, descriptor);
     return this.machine.launch(program, { rank, descriptor: region, blocks, threads });
   }
@@ -427,7 +431,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   }
   cuStreamSynchronize(stream: number): number {
     for (let k = 0; k <= this.#options.delay; k++) this.pump();
-    if (this.live.streams.get(stream)!.queue.length > 0) throw new Error('the thread would be blocked for ever');
+    if (this.live.streams.get(stream)!.queue.length > 0)
+      throw new Error('the thread would be blocked for ever');
     return this.#result('cuStreamSynchronize');
   }
   cuStreamWaitEvent(stream: number, event: number): number {
