@@ -7,20 +7,16 @@
  */
 
 import { styleText } from 'node:util';
-import { readLaunchEnvironment } from '../bootstrap/launch-environment.js';
-import { Communicator, createLocalCommunicators } from '../communicator/communicator.js';
-import type { CommunicatorOptions } from '../communicator/settings.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { coreCount } from '../system/core-count.js';
-import { libc } from '../system/libc.js';
 import { communicatorOptions, type Variant, variants } from './perf/algorithms.js';
 import { combinations } from './perf/combinations.js';
 import { reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
-import { HostRanks } from './perf/host-ranks.js';
 import { createReportFile, formatJsonReport, type ReportFile } from './perf/json-report.js';
 import { Measurement } from './perf/measure.js';
+import { type OpenRanks, openRanks } from './perf/open-ranks.js';
 import { type PerfOptions, parsePerfOptions, perfHelp } from './perf/options.js';
 import { averageBusBandwidth, exitStatus, formatTimestamp, type ResultRow } from './perf/report.js';
+import { deviceOf, type PerfDevice, type Role, roleOf } from './perf/role.js';
 import { checkRankCount, MEASURED } from './perf/sizes.js';
 import {
   formatFooter,
@@ -34,39 +30,6 @@ import { packageVersion } from './version.js';
 
 /** Exit status of bad options, as nccl-tests has it. */
 const EXIT_USAGE = 255;
-
-/** Where the ranks of this process come from. */
-type Role = { kind: 'parent'; processes: number } | { kind: 'rank' } | { kind: 'threads'; threads: number };
-
-function isLaunched(env: Readonly<Record<string, string | undefined>>): boolean {
-  try {
-    readLaunchEnvironment(env, process.ppid);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Ranks when nobody says how many: one per core, at least two and at most eight. */
-function defaultRanks(): number {
-  return Math.min(8, Math.max(2, coreCount()));
-}
-
-function roleOf(options: PerfOptions): Role {
-  const { processes, threads } = options;
-  if (processes !== undefined && threads !== undefined && processes > 1 && threads > 1) {
-    throw new TuttiError(
-      'invalidArgument',
-      `-n ${processes} -t ${threads}: ranks are either processes (-n) or threads of one process (-t)`,
-    );
-  }
-  if (threads !== undefined && (processes ?? 1) === 1) return { kind: 'threads', threads };
-  if (processes !== undefined) return { kind: 'parent', processes };
-  if (isLaunched(process.env)) return { kind: 'rank' };
-  return libc() === null
-    ? { kind: 'threads', threads: defaultRanks() }
-    : { kind: 'parent', processes: defaultRanks() };
-}
 
 /** A line on the terminal that says what is being measured; nothing where no person looks. */
 class Progress {
@@ -90,12 +53,12 @@ class Progress {
 async function measureHere(
   options: PerfOptions,
   args: readonly string[],
-  comms: readonly Communicator[],
+  { ranks, threads, gpus }: OpenRanks,
 ): Promise<number> {
-  const leader = comms[0]!;
-  const prints = leader.rank === 0;
+  const [rank] = ranks.ranks;
+  const prints = rank === 0;
   const startTime = formatTimestamp(new Date());
-  const size = leader.size;
+  const { size, places } = ranks;
   checkRankCount(options.collective, size);
   const cases = combinations(options, size);
   const required = requiredBusBandwidth(process.env);
@@ -105,14 +68,12 @@ async function measureHere(
     if (prints && !options.jsonToStdout) process.stdout.write(text);
   };
 
-  const ranks = await HostRanks.open(options, comms);
-  const { places } = ranks;
   const maxBytes = Math.min(options.sweep.maxBytes, ranks.room);
   if (options.sweep.minBytes > maxBytes) {
     throw new TuttiError(
       'invalidArgument',
-      `-b ${options.sweep.minBytes}: the heap has room for buffers of ${maxBytes} bytes; choose a smaller size, fewer ranks, or --memory array`,
-      { rank: leader.rank },
+      `-b ${options.sweep.minBytes}: there is room for buffers of ${maxBytes} bytes; choose a smaller size, fewer ranks, or --memory array`,
+      { rank: rank! },
     );
   }
   const columns = {
@@ -125,7 +86,9 @@ async function measureHere(
       version: packageVersion(),
       collective: options.collective,
       sweep: options.sweep,
-      threads: comms.length,
+      threads,
+      gpus,
+      graphs: options.graphs,
       warmupIterations: options.warmupIterations,
       iterations: options.iterations,
       aggregated: options.aggregated,
@@ -134,6 +97,7 @@ async function measureHere(
       blocking: options.blocking,
       perIteration: options.perIteration,
       ranks: places,
+      connections: ranks.connections,
     }),
   );
   if (maxBytes < options.sweep.maxBytes) write(formatMemoryReduction(maxBytes));
@@ -158,7 +122,6 @@ async function measureHere(
     }
   } finally {
     progress.clear();
-    ranks.close();
   }
   const summary = {
     failedChecks: measurement.failedChecks,
@@ -174,7 +137,9 @@ async function measureHere(
       args: ['tutti', 'perf', ...originalArguments(args)],
       env: reportedEnvironment(process.env),
       sweep: options.sweep,
-      threads: comms.length,
+      threads,
+      gpus,
+      graphs: options.graphs,
       warmupIterations: options.warmupIterations,
       iterations: options.iterations,
       aggregated: options.aggregated,
@@ -199,6 +164,7 @@ async function measureHere(
 /** Runs `tutti perf` with the arguments after `perf`. Resolves with the exit status. */
 export async function perfCommand(args: readonly string[]): Promise<number> {
   let options: PerfOptions;
+  let device: PerfDevice;
   let role: Role;
   let tables: readonly Variant[];
   try {
@@ -207,18 +173,20 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
       process.stdout.write(perfHelp());
       return 0;
     }
-    if (!MEASURED.includes(options.collective)) {
+    device = deviceOf(options);
+    if (!MEASURED[device].includes(options.collective)) {
       throw new TuttiError(
         'invalidUsage',
-        `${options.collective} cannot be measured yet; there are ${MEASURED.join(', ')}`,
+        `${options.collective} cannot be measured on ${device === 'cuda' ? 'GPUs' : 'host memory'} yet; there are ${MEASURED[device].join(', ')}`,
       );
     }
-    role = roleOf(options);
+    role = roleOf(options, device);
+    if (device === 'cuda') refuseChoices(options);
     tables = variants(options.collective, options);
     // Unknown names are told before anything starts.
     for (const table of tables) communicatorOptions(options.collective, table, process.env);
     if (role.kind === 'parent') combinations(options, role.processes);
-    if (role.kind === 'threads') combinations(options, role.threads);
+    if (role.kind === 'all') combinations(options, role.ranks);
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
     process.stderr.write(`tutti perf: ${error.message}\n`);
@@ -229,8 +197,8 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
     if (tables.length > 1) announce(options, table);
     const status =
       role.kind === 'parent'
-        ? await runRanks(role.processes, args, table)
-        : await measureTable(options, args, role, table);
+        ? await runRanks(role.processes, args, table, device)
+        : await measureTable(options, args, role, table, device);
     worst = Math.max(worst, status);
   }
   return worst;
@@ -244,14 +212,20 @@ function announce(options: PerfOptions, { algo, proto }: Variant): void {
 }
 
 /** Runs this command again as so many processes. */
-async function runRanks(processes: number, args: readonly string[], table: Variant): Promise<number> {
+async function runRanks(
+  processes: number,
+  args: readonly string[],
+  table: Variant,
+  device: PerfDevice,
+): Promise<number> {
   // The ranks take their number from the environment, so -n must not reach them.
-  const rankArgs = withoutOptions(args, ['n', 't'], ['processes', 'nthreads', 'algo', 'proto']);
+  const gone = ['processes', 'nthreads', 'ngpus', 'device', 'algo', 'proto'];
+  const rankArgs = withoutOptions(args, ['n', 't', 'g'], gone);
   process.env.TUTTI_PERF_ARGS = JSON.stringify(args);
   const { algo, proto } = table;
   return runCommand([
     ...['-n', String(processes), '--no-prefix', '--'],
-    ...[process.argv[1]!, 'perf', ...rankArgs],
+    ...[process.argv[1]!, 'perf', ...rankArgs, `--device=${device}`],
     ...(algo === undefined ? [] : [`--algo=${algo}`]),
     ...(proto === undefined ? [] : [`--proto=${proto}`]),
   ]);
@@ -263,27 +237,33 @@ async function measureTable(
   args: readonly string[],
   role: Exclude<Role, { kind: 'parent' }>,
   table: Variant,
+  device: PerfDevice,
 ): Promise<number> {
-  const limits: CommunicatorOptions = {
-    ...(options.timeoutSeconds > 0 && { timeoutMs: options.timeoutSeconds * 1000 }),
-    ...communicatorOptions(options.collective, table, process.env),
-  };
-  let comms: Communicator[] = [];
+  const limits = options.timeoutSeconds > 0 ? { timeoutMs: options.timeoutSeconds * 1000 } : {};
+  const choices = device === 'host' ? communicatorOptions(options.collective, table, process.env) : {};
+  let opened: OpenRanks | undefined;
   try {
-    comms =
-      role.kind === 'threads'
-        ? await createLocalCommunicators(role.threads, limits)
-        : [await Communicator.fromEnv(limits)];
-    const status = await measureHere(options, args, comms);
-    await Promise.all(comms.map((comm) => comm.close()));
+    opened = await openRanks(device, role, options, { ...limits, ...choices });
+    const status = await measureHere(options, args, opened);
+    await opened.close();
     return status;
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
-    const rank = comms[0]?.rank;
+    const rank = opened?.ranks.ranks[0];
     process.stderr.write(`tutti perf: ${rank === undefined ? '' : `rank ${rank}: `}${error.message}\n`);
-    await Promise.all(comms.map((comm) => comm.close().catch(() => {})));
+    await opened?.close().catch(() => {});
     return error.code === 'timeout' ? 4 : 3;
   }
+}
+
+/** GPUs choose by themselves. */
+function refuseChoices({ algo, proto }: PerfOptions): void {
+  const given = algo === undefined ? proto && '--proto' : '--algo';
+  if (given === undefined) return;
+  throw new TuttiError(
+    'invalidArgument',
+    `${given}: algorithms and protocols cannot be chosen on GPUs yet; leave it out, or measure with --device host`,
+  );
 }
 
 /** What the user typed: the ranks that this command starts get fewer arguments. */

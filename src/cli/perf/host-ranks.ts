@@ -43,6 +43,7 @@ export class HostRanks implements PerfRanks<PreparedOperation> {
   readonly size: number;
   readonly room: number;
   readonly places: readonly RankPlace[];
+  readonly connections: readonly string[] = [];
 
   private constructor(
     options: HostRanksOptions,

@@ -26,6 +26,10 @@ export interface PerfReport {
   readonly env: readonly string[];
   readonly sweep: Sweep;
   readonly threads: number;
+  /** GPUs of one process; 1 on host memory. */
+  readonly gpus: number;
+  /** Launches of a graph of all timed operations; 0 without a graph. */
+  readonly graphs: number;
   readonly warmupIterations: number;
   readonly iterations: number;
   readonly aggregated: number;
@@ -54,7 +58,7 @@ export function formatJsonReport(report: PerfReport): string {
       'config',
       object([
         ['nthreads', String(report.threads)],
-        ['ngpus', '1'],
+        ['ngpus', String(report.gpus)],
         ['minimum_bytes', String(sweep.minBytes)],
         ['maximum_bytes', String(sweep.maxBytes)],
         sweep.stepFactor > 1
@@ -64,7 +68,7 @@ export function formatJsonReport(report: PerfReport): string {
         ['iterations', String(report.iterations)],
         ['aggregated_iterations', String(report.aggregated)],
         ['validation', String(report.checks)],
-        ['graph', '0'],
+        ['graph', String(report.graphs)],
         ['blocking_collectives', String(report.blocking)],
         ['per_iter_timing', boolean(report.perIteration)],
         ['per_iter_skip', String(report.perIterationSkip)],

@@ -1,5 +1,5 @@
 /**
- * The command line of `tutti perf`: the flags of nccl-tests 2.19.6 that have a meaning on host memory.
+ * The command line of `tutti perf`: the flags of nccl-tests 2.19.6 that have a meaning here.
  *
  * Different on purpose from nccl-tests:
  * - `-n` is the number of ranks that are processes and `-t` the number of ranks that are threads of one
@@ -29,6 +29,12 @@ export interface PerfOptions {
   readonly processes?: number;
   /** Ranks as threads of one process; absent: not asked for. Neither: the caller chooses. */
   readonly threads?: number;
+  /** Where the data lie; absent: on GPUs where there are any. */
+  readonly device?: 'host' | 'cuda';
+  /** Ranks with a GPU each in one process; absent: not asked for. */
+  readonly gpus?: number;
+  /** On GPUs: launches of a graph that holds all timed operations; 0 launches them one by one. */
+  readonly graphs: number;
   /** Timed iterations, each of `aggregated` operations. */
   readonly iterations: number;
   /** False when nobody asked for a number: small sizes are then repeated more often, see `iterationsFor`. */
@@ -113,6 +119,26 @@ const SPECS: readonly OptionSpec[] = [
     value: 'N',
     help: 'ranks as threads of one process, instead of -n',
     apply: (o, v, what) => (o.threads = parseInteger(v, what, 1)),
+  },
+  {
+    long: 'device',
+    value: 'KIND',
+    help: 'where the data lie: host or cuda (cuda where there are GPUs)',
+    apply: (o, v, what) => (o.device = parseDevice(v, what)),
+  },
+  {
+    short: 'g',
+    long: 'ngpus',
+    value: 'N',
+    help: 'ranks with a GPU each in one process, instead of -n (all GPUs, at least 2 ranks)',
+    apply: (o, v, what) => (o.gpus = parseInteger(v, what, 1)),
+  },
+  {
+    short: 'G',
+    long: 'cudagraph',
+    value: 'N',
+    help: 'on GPUs: launches of a CUDA graph of all timed operations, 0 makes none (0)',
+    apply: (o, v, what) => (o.graphs = parseInteger(v, what, 0)),
   },
   {
     short: 'b',
@@ -293,14 +319,10 @@ const SPECS: readonly OptionSpec[] = [
 
 /** Options of nccl-tests that stand for something that host memory does not have, and why. */
 const FOREIGN: Readonly<Record<string, string>> = {
-  g: 'GPUs per thread; use -t or -n for the number of ranks',
-  ngpus: 'GPUs per thread; use -t or -n for the number of ranks',
   p: 'parallel initialisation; ranks always start side by side',
   parallel_init: 'parallel initialisation; ranks always start side by side',
   y: 'null streams, which only GPUs have',
   stream_null: 'null streams, which only GPUs have',
-  G: 'CUDA graphs, which only GPUs have',
-  cudagraph: 'CUDA graphs, which only GPUs have',
   R: 'registration; use --memory to choose the kind of buffer',
   local_register: 'registration; use --memory to choose the kind of buffer',
   x: 'CTA policies, which only GPUs have',
@@ -332,6 +354,7 @@ export function parsePerfOptions(args: readonly string[]): PerfOptions {
     types: ['float32'],
     ops: ['sum'],
     root: 0,
+    graphs: 0,
     blocking: 0,
     timeoutSeconds: 0,
     averaging: 'mean',
@@ -425,6 +448,7 @@ function checkTogether(options: Draft): void {
       '-i 0: the sweep would never move on; give -i above 0 or -f above 1',
     );
   }
+  checkDevice(options);
   if (options.perIterationSkip > 0 && !options.perIteration) {
     throw new TuttiError('invalidArgument', '-K leaves out samples of -I 1, which is not given');
   }
@@ -436,13 +460,51 @@ function checkTogether(options: Draft): void {
   }
 }
 
+/** Options that belong to one kind of device. */
+function checkDevice(options: Draft): void {
+  const { gpus, graphs, device, threads, processes, memory } = options;
+  const refuse = (message: string): never => {
+    throw new TuttiError('invalidArgument', message);
+  };
+  if (device === 'host') {
+    if (gpus !== undefined)
+      refuse(`-g ${gpus}: GPUs are asked for, but --device is host; leave one of them out`);
+    if (graphs > 0)
+      refuse(`-G ${graphs}: only GPUs have graphs, but --device is host; leave one of them out`);
+  }
+  if ((gpus ?? 1) > 1 && (threads ?? processes ?? 1) > 1) {
+    refuse(
+      `-g ${gpus}: ranks are GPUs of one process (-g), processes with a GPU each (-n), or threads (-t); give one of them`,
+    );
+  }
+  if (device === 'cuda' || gpus !== undefined || graphs > 0) {
+    if (threads !== undefined) {
+      refuse(
+        `-t ${threads}: ranks on GPUs need no threads; use -g for ranks of one process, or --device host`,
+      );
+    }
+    if (memory === 'array') refuse('--memory array: ordinary arrays are no memory of GPUs; leave it out');
+  }
+  if (graphs > 0 && options.perIteration) {
+    refuse('-I 1: operations of a graph cannot be timed one by one; leave -I or -G out');
+  }
+  if (graphs > 0 && options.blocking > 0) {
+    refuse(`-z ${options.blocking}: nothing waits within a graph; leave -z or -G out`);
+  }
+}
+
+function parseDevice(text: string, what: string): 'host' | 'cuda' {
+  if (text === 'host' || text === 'cuda') return text;
+  throw new TuttiError('invalidArgument', `${what}: unknown device '${text}'; it must be host or cuda`);
+}
+
 function parseCollective(text: string): CollectiveName {
   const plain = (name: string): string => name.toLowerCase().replaceAll(/_perf$|[_-]/g, '');
   const found = COLLECTIVE_NAMES.find((name) => plain(name) === plain(text));
   if (found !== undefined) return found;
   throw new TuttiError(
     'invalidArgument',
-    `unknown collective '${text}'; it must be one of ${MEASURED.join(', ')}`,
+    `unknown collective '${text}'; it must be one of ${MEASURED.cuda.join(', ')}`,
   );
 }
 
@@ -490,11 +552,13 @@ export function perfHelp(): string {
     '',
     'Measures a collective and checks every element of its results. Output is that of nccl-tests, and so are the',
     'options, except: -n is the number of ranks as processes (not the iterations, which are --iters), -t the number',
-    'of ranks as threads; GPU options are missing; without sizes a sweep is measured; mistakes are errors.',
-    'Without -n and -t there is one rank per core as a process, at least 2 and at most 8; under a launcher',
-    '(tutti run, mpirun, torchrun, srun) each process is one rank.',
+    'of ranks as threads; without sizes a sweep is measured; mistakes are errors.',
+    'On GPUs, -g ranks live in one process, or -n processes have a GPU each; ranks beyond the GPUs share them.',
+    'Without -g, -n and -t: all GPUs in one process, at least 2 ranks; on host memory one rank per core as a',
+    'process, at least 2 and at most 8. Under a launcher (tutti run, mpirun, torchrun, srun) each process is one rank.',
     '',
-    `Collectives: ${MEASURED.join(' ')} (default all_reduce)`,
+    `Collectives: ${MEASURED.host.join(' ')} (default all_reduce),`,
+    `on GPUs also: ${MEASURED.cuda.filter((name) => !MEASURED.host.includes(name)).join(' ')}`,
     '',
     'Sizes are in bytes, with an optional K, M or G (powers of 1024). Without -b, -e, -i and -f the sizes',
     'are 8 bytes to 32 MiB by a factor of 4.',

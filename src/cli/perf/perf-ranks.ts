@@ -53,8 +53,8 @@ export interface PerfRanks<O extends PerfOperation = PerfOperation> {
   readonly room: number;
   /** Every rank of the communicator. */
   readonly places: readonly RankPlace[];
-  /** How the ranks reach each other, for people; nothing where there is nothing to tell. */
-  readonly connection?: string;
+  /** What connects the ranks, a line each for people; empty where there is nothing to tell. */
+  readonly connections: readonly string[];
 
   /** Makes the buffers of every rank, so many bytes each, for elements of a type. Earlier ones go. */
   makeBuffers(bytes: number, type: Combination['type']): void;

@@ -20,15 +20,13 @@ export const COLLECTIVE_NAMES = [
   'hypercube',
 ] as const;
 
+const EVERYWHERE = ['all_reduce', 'all_gather', 'reduce_scatter', 'broadcast', 'reduce', 'alltoall'] as const;
+
 /** Those that `tutti perf` can measure so far. */
-export const MEASURED: readonly CollectiveName[] = [
-  'all_reduce',
-  'all_gather',
-  'reduce_scatter',
-  'broadcast',
-  'reduce',
-  'alltoall',
-];
+export const MEASURED: Readonly<Record<'host' | 'cuda', readonly CollectiveName[]>> = {
+  host: EVERYWHERE,
+  cuda: [...EVERYWHERE, 'gather', 'scatter'],
+};
 
 /** Whether it can be done in one buffer. */
 export function hasInPlace(collective: CollectiveName): boolean {

@@ -26,6 +26,10 @@ export interface Preamble {
   readonly sweep: Sweep;
   /** Ranks that are threads of one process. */
   readonly threads: number;
+  /** GPUs of one process; 1 on host memory. */
+  readonly gpus: number;
+  /** Launches of a graph of all timed operations; 0 without a graph. */
+  readonly graphs: number;
   readonly warmupIterations: number;
   readonly iterations: number;
   readonly aggregated: number;
@@ -35,6 +39,8 @@ export interface Preamble {
   readonly blocking: 0 | 1 | 2;
   readonly perIteration: boolean;
   readonly ranks: readonly RankPlace[];
+  /** What connects the ranks, a line each. */
+  readonly connections: readonly string[];
 }
 
 /** Widths of the time columns and of the bandwidth and error columns. */
@@ -53,9 +59,9 @@ export function formatPreamble(preamble: Preamble): string {
   const lines = [
     `# tutti perf version ${preamble.version}`,
     `# Collective test starting: ${programName(preamble.collective)}`,
-    `# nThread ${preamble.threads} nGpus 1 minBytes ${sweep.minBytes} maxBytes ${sweep.maxBytes} step: ${step}` +
+    `# nThread ${preamble.threads} nGpus ${preamble.gpus} minBytes ${sweep.minBytes} maxBytes ${sweep.maxBytes} step: ${step}` +
       ` warmup iters: ${preamble.warmupIterations} iters: ${preamble.iterations}` +
-      ` agg iters: ${preamble.aggregated} validation: ${preamble.checks} graph: 0 unalign: ${preamble.unalign}`,
+      ` agg iters: ${preamble.aggregated} validation: ${preamble.checks} graph: ${preamble.graphs} unalign: ${preamble.unalign}`,
   ];
   if (preamble.blocking === 1)
     lines.push('# Blocking Enabled: wait for completion and barrier after each operation');
@@ -63,6 +69,7 @@ export function formatPreamble(preamble: Preamble): string {
   if (preamble.perIteration)
     lines.push('# Per-Iteration Report: min, max, p99 and variation of single iterations');
   lines.push('#', '# Using devices', ...preamble.ranks.map(formatRankPlace));
+  lines.push(...preamble.connections.map((text) => `#  ${text}`));
   return joinLines(lines);
 }
 

@@ -177,7 +177,11 @@ describe('the exit status of tutti perf', () => {
     ['all_reduce -n 2 -t 2', /processes \(-n\) or threads/],
     ['broadcast -n 2 -r 2', /root 2 is not a rank/],
     ['all_reduse', /all_reduse/],
-    ['scatter -n 2', /cannot be measured yet/],
+    ['scatter -n 2 --device host', /cannot be measured on host memory yet/],
+    [
+      'all_reduce --device cuda -n 2 --algo Ring',
+      /--algo: algorithms and protocols cannot be chosen on GPUs/,
+    ],
     ['all_reduce -K 3', /-K/],
     ['all_reduce --memory gpu', /gpu/],
   ])('is 255 for %s', async (args, words) => {

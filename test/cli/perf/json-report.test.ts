@@ -13,6 +13,8 @@ const REPORT: PerfReport = {
   env: ['NCCL_DEBUG=INFO'],
   sweep: { minBytes: 8, maxBytes: 64, stepBytes: 1048576, stepFactor: 2 },
   threads: 2,
+  gpus: 1,
+  graphs: 0,
   warmupIterations: 1,
   iterations: 20,
   aggregated: 1,

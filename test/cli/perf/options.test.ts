@@ -68,6 +68,7 @@ describe('perf options', () => {
       types: ['float32'],
       ops: ['sum'],
       root: 0,
+      graphs: 0,
       blocking: 0,
       timeoutSeconds: 0,
       averaging: 'mean',
@@ -111,6 +112,7 @@ describe('perf options', () => {
       types: ['float16'],
       ops: ['max'],
       root: 1,
+      graphs: 0,
       blocking: 2,
       timeoutSeconds: 30,
       averaging: 'max',
@@ -124,6 +126,11 @@ describe('perf options', () => {
       jsonFile: 'out.json',
       help: false,
     });
+  });
+
+  it('reads the flags about GPUs', () => {
+    expect(parse('--device cuda -g 2 -G 5')).toMatchObject({ device: 'cuda', gpus: 2, graphs: 5 });
+    expect(parse('--ngpus=4 --cudagraph 1')).toMatchObject({ gpus: 4, graphs: 1 });
   });
 
   it('reads long names, attached values and values after an equals sign alike', () => {
@@ -174,8 +181,15 @@ describe('perf options', () => {
   it.each([
     ['-q 1', "unknown option '-q'"],
     ['--frobnicate', "unknown option '--frobnicate'"],
-    ['-g 2', 'GPUs per thread; use -t or -n'],
-    ['--cudagraph 3', 'CUDA graphs'],
+    ['--device tpu', "unknown device 'tpu'"],
+    ['-g 0', '-g: 0 is out of range'],
+    ['--device host -g 2', '-g 2: GPUs are asked for, but --device is host'],
+    ['--device host -G 2', '-G 2: only GPUs have graphs'],
+    ['-g 2 -n 2', 'give one of them'],
+    ['-g 1 -t 2', 'ranks on GPUs need no threads'],
+    ['--device cuda --memory array', 'ordinary arrays are no memory of GPUs'],
+    ['-G 2 -I 1', 'operations of a graph cannot be timed one by one'],
+    ['-G 2 -z 1', 'nothing waits within a graph'],
     ['--constructor 1', "unknown option '--constructor'"],
     ['-d floaty', "-d: unknown type 'floaty'"],
     ['-o mulsum', 'mulsum needs operators made by the user'],

@@ -48,6 +48,8 @@ export function fakePrograms(driver: FakeDriver): GpuPrograms {
 
 export interface FakeGpus {
   readonly driver: FakeDriver;
+  /** The driver layer on top of it, which the communicators use. */
+  readonly cudaDriver: CudaDriver;
   readonly comms: CudaCommunicator[];
 }
 
@@ -58,12 +60,13 @@ export async function fakeGpus(
 ): Promise<FakeGpus> {
   const { timeoutMs = 5000, ...rest } = options;
   const driver = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
+  const cudaDriver = new CudaDriver(driver);
   const comms = await createLocalCudaCommunicators(
     gpus.map((gpu) => cuda(gpu)),
-    { timeoutMs, driver: new CudaDriver(driver), programs: fakePrograms(driver), chunkBytes: 65536 },
+    { timeoutMs, driver: cudaDriver, programs: fakePrograms(driver), chunkBytes: 65536 },
   );
   onTestFinished(async () => {
     await Promise.all(comms.map((comm) => comm.close()));
   });
-  return { driver, comms };
+  return { driver, cudaDriver, comms };
 }
