@@ -66,6 +66,8 @@ export const BlockWork = struct('BlockWork', {
   /** What else the algorithm needs: a table of its own. */
   table: 'ptr',
   tableLength: 'u64',
+  /** PortCounters of the switches that this block does the work of (switch-ports.ts). */
+  ports: 'ptr',
 });
 
 export const Link = struct('Link', {
@@ -135,6 +137,24 @@ export class ConnectedBlock {
     return {
       receives: receives.map((i) => this.#receive(into.offset(i * Link.size))),
       sends: sends.map((i) => this.#send(out.offset(i * Link.size))),
+      slot: k.field(this.work, ConnectedWork, 'slot'),
+      buffers: k.u64(CONTROL_BYTES),
+    };
+  }
+
+  /** Ends of links that are chosen at run time; `resolveLinks` must have come before. */
+  endsOf(links: { readonly receive?: Value<'ptr'>; readonly send?: Value<'ptr'> }): Ends {
+    const { k } = this;
+    const { receive, send } = links;
+    const own = (link: Value<'ptr'>) => k.field(link, Link, 'own');
+    const peer = (link: Value<'ptr'>) => k.field(link, Link, 'peer');
+    const doorbell = (link: Value<'ptr'>) => k.field(link, Link, 'peerControl');
+    return {
+      receives:
+        receive === undefined
+          ? []
+          : [{ own: own(receive), sender: peer(receive), doorbell: doorbell(receive) }],
+      sends: send === undefined ? [] : [{ own: own(send), receiver: peer(send), doorbell: doorbell(send) }],
       slot: k.field(this.work, ConnectedWork, 'slot'),
       buffers: k.u64(CONTROL_BYTES),
     };

@@ -10,7 +10,7 @@
 
 import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
 import { ELEMENT_TYPES, type ElementType } from '../kernel/element-types.js';
-import type { StepArithmetic } from './arithmetic.js';
+import type { DirectArithmetic, StepArithmetic } from './arithmetic.js';
 import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
 import type { Protocol, Transfer } from './primitives.js';
 import { reduceCopy } from './reduce-copy.js';
@@ -20,6 +20,12 @@ export interface SimpleShape {
   /** Steps that one call and one slice of it consume. */
   readonly stepsPerChunk: number;
   readonly stepsPerSlice: number;
+}
+
+/** A switch between the ranks: what the first so many receive ends bring is one operand, reduced on the way. */
+export interface ReducingLoad {
+  readonly ports: number;
+  readonly combine: DirectArithmetic;
 }
 
 /** One connection into this rank, with its place in the sequence of steps. */
@@ -46,6 +52,7 @@ export class SimpleProtocol implements Protocol {
   readonly #type: ElementType;
   readonly #arithmetic: StepArithmetic;
   readonly #shape: SimpleShape;
+  readonly #load: ReducingLoad | undefined;
   readonly #slot: Value<'u64'>;
   readonly #receives: readonly Receiving[];
   readonly #sends: readonly Sending[];
@@ -56,12 +63,14 @@ export class SimpleProtocol implements Protocol {
     type: ElementType,
     arithmetic: StepArithmetic,
     shape: SimpleShape,
+    load?: ReducingLoad,
   ) {
     this.#k = k;
     this.ends = ends;
     this.#type = type;
     this.#arithmetic = arithmetic;
     this.#shape = shape;
+    this.#load = load;
     this.#slot = ends.slot;
     const round = (step: Value<'u64'>) =>
       step
@@ -153,14 +162,16 @@ export class SimpleProtocol implements Protocol {
         bytes,
         elementBytes: size,
         combine: (packets) => {
-          let result = packets[0]!;
-          if (input !== undefined && transfer.isResult !== true) result = this.#arithmetic.before(result);
-          for (const packet of packets.slice(1)) {
-            result =
-              transfer.receivedFirst === true
-                ? this.#arithmetic.combine(packet, result)
-                : this.#arithmetic.combine(result, packet);
-          }
+          const own = packets.slice(0, input === undefined ? 0 : 1);
+          const operands = [
+            ...(transfer.isResult === true ? own : own.map((packet) => this.#arithmetic.before(packet))),
+            ...this.#loaded(packets.slice(own.length)),
+          ];
+          const result = operands.reduce((sum, packet) =>
+            transfer.receivedFirst === true
+              ? this.#arithmetic.combine(packet, sum)
+              : this.#arithmetic.combine(sum, packet),
+          );
           return transfer.after === true ? this.#arithmetic.after(result) : result;
         },
       });
@@ -186,6 +197,13 @@ export class SimpleProtocol implements Protocol {
       }
       offset.set(from.add(moved));
     });
+  }
+
+  /** What was received, with the operands of the reducing load made one. */
+  #loaded(received: readonly Value<'packet'>[]): readonly Value<'packet'>[] {
+    if (this.#load === undefined || received.length === 0) return received;
+    const { ports, combine } = this.#load;
+    return [combine(received.slice(0, ports)), ...received.slice(ports)];
   }
 
   close(): void {

@@ -15,6 +15,7 @@ import { hierarchical } from './hierarchical.js';
 import { pat } from './pat.js';
 import { recursive } from './recursive.js';
 import { type RingProtocol, ring } from './ring.js';
+import { switched } from './switched.js';
 import { tree } from './tree.js';
 
 /** How a program reaches the other ranks. */
@@ -66,6 +67,30 @@ const FACTS = {
     exampleRoles: ['exchange/00'],
   },
   PAT: { kind: 'connected', collectives: ['allGather', 'reduceScatter'], protocols: ['Simple'] },
+  NVLS: {
+    kind: 'connected',
+    collectives: ['allReduce', 'allGather', 'reduceScatter'],
+    protocols: ['Simple'],
+    exampleRoles: ['head-4-4-0-none-0'],
+  },
+  NVLSTree: {
+    kind: 'connected',
+    collectives: ['allReduce'],
+    protocols: ['Simple'],
+    exampleRoles: ['head-4-4-2-parent-0'],
+  },
+  CollNetDirect: {
+    kind: 'connected',
+    collectives: ['allReduce', 'allGather', 'reduceScatter'],
+    protocols: ['Simple'],
+    exampleRoles: ['head-3-3-0-net-2'],
+  },
+  CollNetChain: {
+    kind: 'connected',
+    collectives: ['allReduce'],
+    protocols: ['Simple'],
+    exampleRoles: ['head-0-0-1-net-2'],
+  },
 } as const satisfies Readonly<Record<string, Facts>>;
 
 export type Algorithm = keyof typeof FACTS;
@@ -179,6 +204,12 @@ export function buildProgram(traits: Traits, request: ProgramRequest): Program {
       return recursive(traits, { protocol, reduction, roles });
     case 'Tree':
       return tree(traits, { protocol, reduction, roles });
+    case 'NVLS':
+    case 'NVLSTree':
+    case 'CollNetDirect':
+    case 'CollNetChain':
+      if (collective !== 'allGather' && collective !== 'reduceScatter' && collective !== 'allReduce') break;
+      return switched(traits, { algorithm, collective, reduction, roles });
   }
   throw new TuttiError('internalError', `${algorithm} has no ${collective} program`);
 }

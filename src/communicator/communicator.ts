@@ -42,6 +42,7 @@ import {
 } from './settings.js';
 import { SharedStage } from './shared-stage.js';
 import { areOthersAhead, watchForStragglers } from './stragglers.js';
+import { type SwitchPortTraffic, switchTraffic } from './switch-set-up.js';
 import type { Team } from './team.js';
 
 /** Options of a reduction. */
@@ -211,6 +212,15 @@ export class Communicator implements AsyncDisposable {
   /** One line on how the ranks are connected. */
   get description(): string {
     return this.#team.description;
+  }
+
+  /**
+   * What has passed through the ports of the emulated switches (NVLS, CollNet), by level and rank; empty before one is
+   * used. Exact when no operation is under way: after `barrier()`.
+   */
+  switchTraffic(): SwitchPortTraffic[] {
+    this.#checkUsable('switchTraffic');
+    return switchTraffic(this.#context);
   }
 
   /** A typed array of zeros in memory that all ranks of this host can reach: collectives do not copy it. */

@@ -6,7 +6,11 @@ import { BlockWork } from '../collectives/connected-work.js';
 import type { ConnectedName, ProgramRequest } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
 import { ELEMENT_TYPES } from '../kernel/element-types.js';
-import { connectedAlgorithm, connectedSetting } from '../planning/connected-algorithms.js';
+import {
+  type ConnectedLimits,
+  connectedAlgorithm,
+  connectedSetting,
+} from '../planning/connected-algorithms.js';
 import {
   type BlockPlan,
   blockOffset,
@@ -22,6 +26,15 @@ import type { CheckedCall } from './buffers.js';
 import { ConnectionPools } from './connection-pools.js';
 import type { OperationContext } from './operation-context.js';
 
+/** What bounds the connections of this communicator. */
+export function connectedLimits({
+  team,
+  settings,
+}: Pick<OperationContext, 'team' | 'settings'>): ConnectedLimits {
+  const { channels, llBytes, simpleBytes } = settings.shape;
+  return { ranks: team.size, ranksPerNode: settings.ranksPerNode, channels, llBytes, simpleBytes };
+}
+
 export class ConnectedOperation {
   readonly blocks: readonly BlockPlan[];
   /** Elements after which a share may be cut without the other ranks noticing. */
@@ -36,17 +49,9 @@ export class ConnectedOperation {
 
   /** Throws `systemError` when there is no memory for the connections. */
   constructor(context: OperationContext, call: CheckedCall, name: ConnectedName, protocol: RingProtocol) {
-    const { team, settings, pools } = context;
-    const { channels, llBytes, simpleBytes } = settings.shape;
-    const { ranksPerNode } = settings;
+    const { team, pools } = context;
     this.#context = context;
-    this.#setting = connectedSetting(name, protocol, {
-      ranks: team.size,
-      ranksPerNode,
-      channels,
-      llBytes,
-      simpleBytes,
-    });
+    this.#setting = connectedSetting(name, protocol, connectedLimits(context));
     const { collective, type, count } = call;
     const shape = { collective, elementBytes: ELEMENT_TYPES[type].size, count };
     const { algorithm, resumable } = connectedAlgorithm(name, this.#setting, shape);

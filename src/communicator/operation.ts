@@ -31,6 +31,7 @@ import { OutsideArray } from './outside-array.js';
 import { frameBytesFor } from './program-cache.js';
 import { receiverOffset, senderOffset } from './rank-area.js';
 import { type SideBytes, type Staging, type StagingForm, takeStaging } from './staging.js';
+import { switchHindrance } from './switch-set-up.js';
 
 /**
  * Bytes that ordinary arrays move through staging at a time. Measured on two cores with 2 MiB of second-level cache
@@ -153,6 +154,7 @@ export class Operation {
       shared: team.shared,
       ranksPerNode: settings.ranksPerNode,
       choices: settings.choices,
+      setUp: (algorithm) => switchHindrance(context, call, algorithm),
     });
     const { algorithm, protocol } = this.selection;
     this.#connected = isConnected(algorithm)

@@ -37,9 +37,10 @@ interface Introduction {
 }
 
 function settingsKey(settings: Settings): string {
-  const { shape, choices, ranksPerNode, check } = settings;
+  const { shape, choices, ranksPerNode, switches, check } = settings;
   const { algorithm = 'auto', protocol = 'auto' } = choices;
-  return JSON.stringify({ ...shape, algorithm, protocol, ranksPerNode: ranksPerNode ?? 'auto', check });
+  const perNode = ranksPerNode ?? 'auto';
+  return JSON.stringify({ ...shape, algorithm, protocol, ranksPerNode: perNode, switches, check });
 }
 
 /** Brings the ranks of a bootstrap together, over shared memory when all of them can. */

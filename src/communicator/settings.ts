@@ -6,6 +6,7 @@ import type { Algorithm } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
 import { LL_BUFFER_BYTES, SIMPLE_BUFFER_BYTES, STEPS } from '../collectives/ring-connection.js';
 import { TuttiError } from '../errors/tutti-error.js';
+import { SWITCH_BYTES, type SwitchSettings } from '../planning/switch-limits.js';
 import { type HostChoices, hostChoices } from '../tuning/host-choices.js';
 import type { RankAreaShape } from './rank-area.js';
 
@@ -32,6 +33,11 @@ export interface CommunicatorOptions {
   readonly check?: boolean;
   /** Parallel rings (NCCL_MIN_NCHANNELS); must be equal on all ranks. Default 1. */
   readonly channels?: number;
+  /**
+   * Buffer of the emulated switches of NVLS and CollNet, bytes (TUTTI_SWITCH_BYTES): what needs more of it is not set
+   * up. Must be equal on all ranks.
+   */
+  readonly switchBytes?: number;
   /** Do not share memory between processes, use sockets (NCCL_P2P_DISABLE=1 with NCCL_SHM_DISABLE=1). */
   readonly sockets?: boolean;
 }
@@ -45,6 +51,7 @@ export const COMMUNICATOR_OPTIONS: readonly (keyof CommunicatorOptions)[] = [
   'ranksPerNode',
   'check',
   'channels',
+  'switchBytes',
   'sockets',
 ];
 
@@ -55,6 +62,7 @@ export interface Settings {
   readonly ranksPerNode: number | undefined;
   readonly check: boolean;
   readonly sockets: boolean;
+  readonly switches: SwitchSettings;
   readonly shape: RankAreaShape;
 }
 
@@ -146,6 +154,17 @@ function ranksPerNode(options: CommunicatorOptions, env: Environment): number | 
   );
 }
 
+function switchSettings(options: CommunicatorOptions, env: Environment): SwitchSettings {
+  const bytes = options.switchBytes ?? integer(env, 'TUTTI_SWITCH_BYTES', 0, 2 ** 40) ?? SWITCH_BYTES;
+  if (!Number.isInteger(bytes) || bytes < 0) {
+    throw new TuttiError(
+      'invalidArgument',
+      `switchBytes is ${String(bytes)}; it must be an integer of at least 0`,
+    );
+  }
+  return { bytes, nvls: env.NCCL_NVLS_ENABLE !== '0', collnet: env.NCCL_COLLNET_ENABLE !== '0' };
+}
+
 export function resolveSettings(options: CommunicatorOptions, env: Environment): Settings {
   const channels = options.channels ?? integer(env, 'NCCL_MIN_NCHANNELS', 1, MAX_CHANNELS) ?? 1;
   if (!Number.isInteger(channels) || channels < 1 || channels > MAX_CHANNELS) {
@@ -167,6 +186,7 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
     ),
     choices: choicesOf(options, env),
     ranksPerNode: ranksPerNode(options, env),
+    switches: switchSettings(options, env),
     check: flag('check', options.check) ?? env.TUTTI_CHECK === '1',
     sockets:
       flag('sockets', options.sockets) ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),

@@ -45,7 +45,7 @@ function adjusted(task: PlannedTask, comm: PlannedCommunicator, n: number, bytes
   const chunk = largestChunk(task, comm);
   switch (task.algorithm) {
     case 'CollNetDirect':
-      return collnetDirect(comm, chunk, n, bytes);
+      return collnetDirectChunk(chunk, n * comm.directHeads, comm.directDepth, bytes);
     case 'CollNetChain':
       return collnetChain(task, comm, n, bytes);
     case 'NVLS':
@@ -68,23 +68,28 @@ function halveWhile(chunk: number, floor: number, tooFew: (chunk: number) => boo
   return size;
 }
 
-function collnetDirect(comm: PlannedCommunicator, start: number, n: number, bytes: number): number {
-  const { directHeads, directDepth } = comm;
+/** Chunk of CollNet direct, given how many move at the same time and how deep the pipeline is. */
+export function collnetDirectChunk(start: number, concurrent: number, depth: number, bytes: number): number {
   const fewer = (enough: number) => (chunk: number) =>
-    Math.floor(bytes / (n * directHeads * chunk)) < enough * directDepth;
+    Math.floor(bytes / (concurrent * chunk)) < enough * depth;
   let chunk = halveWhile(start, 131072, fewer(64));
   chunk = halveWhile(chunk, 65536, fewer(8));
   return halveWhile(chunk, 32768, fewer(8));
 }
 
-function collnetChain(task: PlannedTask, comm: PlannedCommunicator, n: number, bytes: number): number {
-  const depth = Math.floor(comm.nRanks / comm.nNodes);
-  const step = Math.floor(comm.buffers.Simple / BUFFER_STEPS);
-  const fewer = (enough: number) => (chunk: number) => Math.floor(bytes / (n * chunk)) < enough * depth;
-  let chunk = Math.min(262144, step * stepsOf(task).chunk);
-  chunk = halveWhile(chunk, 131072, fewer(64));
+/** Chunk of a CollNet chain over `concurrent` channels; its depth is that of its nodes. */
+export function collnetChainChunk(start: number, concurrent: number, depth: number, bytes: number): number {
+  const fewer = (enough: number) => (chunk: number) =>
+    Math.floor(bytes / (concurrent * chunk)) < enough * depth;
+  let chunk = halveWhile(start, 131072, fewer(64));
   chunk = halveWhile(chunk, 65536, fewer(8));
   return halveWhile(chunk, 32768, fewer(1));
+}
+
+function collnetChain(task: PlannedTask, comm: PlannedCommunicator, n: number, bytes: number): number {
+  const step = Math.floor(comm.buffers.Simple / BUFFER_STEPS);
+  const start = Math.min(262144, step * stepsOf(task).chunk);
+  return collnetChainChunk(start, n, Math.floor(comm.nRanks / comm.nNodes), bytes);
 }
 
 /** GB/s below which NVLS across nodes takes its smallest limit. */
@@ -94,30 +99,42 @@ function nvls(task: PlannedTask, comm: PlannedCommunicator, start: number, n: nu
   const scattered = task.function === 'AllGather' || task.function === 'ReduceScatter';
   if (task.nvlsRegistered === true && scattered) return Math.floor(comm.buffers.Simple / BUFFER_STEPS);
   const limit = comm.nNodes > 1 && comm.nvlsBandwidth < SLOW_NVLS ? 32768 : comm.nvlsChunkSize;
-  let chunk = Math.min(start, limit);
-  const concurrent = n * comm.nvlsHeads;
-  for (const [enough, size] of [
+  return nvlsChunk(Math.min(start, limit), n * comm.nvlsHeads, bytes);
+}
+
+/** Chunk of NVLS, given how many move at the same time. */
+export const nvlsChunk = (start: number, concurrent: number, bytes: number): number =>
+  limitedBelow(start, concurrent, bytes, [
     [64, 65536],
     [8, 32768],
     [2, 16384],
-  ] as const) {
+  ]);
+
+/** Chunk of an NVLS tree, given how many move at the same time. */
+export const nvlsTreeChunk = (start: number, concurrent: number, bytes: number): number =>
+  limitedBelow(start, concurrent, bytes, [
+    [32, 262144],
+    [16, 131072],
+    [4, 65536],
+    [1, 32768],
+  ]);
+
+/** Tests in turn whether there are `enough` chunks; where not, none may be larger than `size`. */
+function limitedBelow(
+  start: number,
+  concurrent: number,
+  bytes: number,
+  limits: readonly (readonly [enough: number, size: number])[],
+): number {
+  let chunk = start;
+  for (const [enough, size] of limits) {
     if (bytes < enough * concurrent * chunk && chunk > size) chunk = size;
   }
   return chunk;
 }
 
 function nvlsTree(comm: PlannedCommunicator, n: number, bytes: number): number {
-  let chunk = Math.min(comm.nvlsChunkSize, comm.nvlsTreeMaxChunkSize);
-  const concurrent = n * comm.nvlsHeads;
-  for (const [enough, size] of [
-    [32, 262144],
-    [16, 131072],
-    [4, 65536],
-    [1, 32768],
-  ] as const) {
-    if (bytes < enough * concurrent * chunk && chunk > size) chunk = size;
-  }
-  return chunk;
+  return nvlsTreeChunk(Math.min(comm.nvlsChunkSize, comm.nvlsTreeMaxChunkSize), n * comm.nvlsHeads, bytes);
 }
 
 function treeLl128({ nRanks, nNodes }: PlannedCommunicator, start: number, n: number, bytes: number): number {

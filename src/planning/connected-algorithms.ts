@@ -5,13 +5,15 @@
 import { MAX_POOLS } from '../collectives/control-block.js';
 import { CONNECTED_NAMES, type ConnectedName } from '../collectives/registry.js';
 import { STEPS } from '../collectives/ring-connection.js';
+import type { SwitchedName } from '../collectives/switched.js';
 import type { ConnectedAlgorithm, ConnectedCall, ConnectedSetting } from './connected-plan.js';
 import { slotElements } from './connected-plan.js';
 import { HIERARCHICAL } from './hierarchical-plan.js';
 import { PAT } from './pat-plan.js';
 import { RECURSIVE } from './recursive-plan.js';
+import { headCount, switchedAlgorithm } from './switched-plan.js';
 import { treeAlgorithm, treeShares } from './tree-plan.js';
-import { usualNodeSize } from './virtual-nodes.js';
+import { usualNodeSize, usualSwitchedNodeSize } from './virtual-nodes.js';
 
 /**
  * Bytes of the slots of one connection unless NCCL_BUFFSIZE or NCCL_LL_BUFFSIZE asks for less: a rank has several
@@ -35,14 +37,31 @@ export function connectedSetting(
   { ranks, ranksPerNode, channels, llBytes, simpleBytes }: ConnectedLimits,
 ): ConnectedSetting {
   const buffer = Math.min(CONNECTION_BYTES, protocol === 'LL' ? llBytes : simpleBytes);
+  const perNode = ranksPerNode ?? usualPerNode(algorithm, ranks);
+  // A rank fills a slot for every head at the same time.
+  const heads = isSwitched(algorithm) ? headCount(algorithm, { ranks, perNode }) : 1;
   return {
     ranks,
-    perNode: ranksPerNode ?? usualPerNode(algorithm, ranks),
+    perNode,
     channels,
     protocol,
-    slotBytes: Math.floor(buffer / STEPS / 512) * 512,
+    slotBytes: Math.max(1, Math.floor(buffer / STEPS / heads / 512)) * 512,
   };
 }
+
+/** The algorithms over switches. */
+export const SWITCHED_NAMES: readonly SwitchedName[] = ['NVLS', 'NVLSTree', 'CollNetDirect', 'CollNetChain'];
+
+export function isSwitched(algorithm: string): algorithm is SwitchedName {
+  return algorithm in SWITCHED;
+}
+
+const SWITCHED: Readonly<Record<SwitchedName, ConnectedAlgorithm>> = {
+  NVLS: switchedAlgorithm('NVLS'),
+  NVLSTree: switchedAlgorithm('NVLSTree'),
+  CollNetDirect: switchedAlgorithm('CollNetDirect'),
+  CollNetChain: switchedAlgorithm('CollNetChain'),
+};
 
 /** A tree treats every rank as a node of its own where nobody speaks of nodes: that is the shallowest. */
 function usualPerNode(algorithm: ConnectedName, ranks: number): number {
@@ -53,6 +72,12 @@ function usualPerNode(algorithm: ConnectedName, ranks: number): number {
     case 'Recursive':
     case 'Tree':
       return 1;
+    case 'NVLS':
+      return ranks;
+    case 'NVLSTree':
+    case 'CollNetDirect':
+    case 'CollNetChain':
+      return usualSwitchedNodeSize(ranks);
   }
 }
 
@@ -72,6 +97,11 @@ export function connectedAlgorithm(
       return { algorithm: PAT, resumable: false };
     case 'Recursive':
       return { algorithm: RECURSIVE, resumable: false };
+    case 'NVLS':
+    case 'NVLSTree':
+    case 'CollNetDirect':
+    case 'CollNetChain':
+      return { algorithm: SWITCHED[name], resumable: false };
     case 'Tree': {
       const chunk = slotElements(setting, call.elementBytes);
       const most = Math.max(...treeShares(setting, call.elementBytes, call.count).map(({ count }) => count));

@@ -5,7 +5,7 @@
 
 import { BlockWork, ConnectedWork, Link } from '../collectives/connected-work.js';
 import type { Collective } from '../collectives/control-block.js';
-import { ConnectionPool, type RankConnections } from './connection-pool.js';
+import { ConnectionPool, type PoolConnection, type RankConnections } from './connection-pool.js';
 
 /** What all ranks agree on. */
 export interface ConnectedSetting {
@@ -25,13 +25,16 @@ export interface ConnectedCall {
   readonly count: number;
 }
 
+/** The other end of a link: a rank in the block's channel, or a connection in a channel of its own. */
+export type LinkPeer = number | PoolConnection;
+
 /** One block of a rank. */
 export interface BlockPlan {
   readonly role: string;
   readonly channel: number;
   /** Peers in the order of the role's links. */
-  readonly receives: readonly number[];
-  readonly sends: readonly number[];
+  readonly receives: readonly LinkPeer[];
+  readonly sends: readonly LinkPeer[];
   /** Elements. */
   readonly offset: number;
   readonly count: number;
@@ -39,6 +42,8 @@ export interface BlockPlan {
   readonly window: number;
   /** 32-bit words of a table that the role reads. */
   readonly table?: readonly number[];
+  /** First of the pool's rows of port counters that the block writes. */
+  readonly portRow?: number;
 }
 
 /** An algorithm as the host sees it. */
@@ -116,6 +121,8 @@ export function encodeConnectedWork(
     return layout;
   };
   const { rank } = values;
+  const connection = (channel: number, peer: LinkPeer): PoolConnection =>
+    typeof peer === 'number' ? { channel, peer } : peer;
   ConnectedWork.at(view, 0)
     .set('control', controls[rank]!)
     .set('blocks', base + blockOffset(0))
@@ -142,12 +149,14 @@ export function encodeConnectedWork(
   for (const [index, block] of blocks.entries()) {
     const { channel, receives, sends } = block;
     const into = at;
-    for (const peer of receives) {
-      link(peer, poolOf(rank).receiver(channel, peer), poolOf(peer).sender(channel, rank));
+    for (const one of receives) {
+      const { channel: own, peer } = connection(channel, one);
+      link(peer, poolOf(rank).receiver(own, peer), poolOf(peer).sender(own, rank));
     }
     const out = at;
-    for (const peer of sends) {
-      link(peer, poolOf(rank).sender(channel, peer), poolOf(peer).receiver(channel, rank));
+    for (const one of sends) {
+      const { channel: own, peer } = connection(channel, one);
+      link(peer, poolOf(rank).sender(own, peer), poolOf(peer).receiver(own, rank));
     }
     BlockWork.at(view, blockOffset(index))
       .set('role', roles.indexOf(block.role))
@@ -159,7 +168,8 @@ export function encodeConnectedWork(
       .set('offset', block.offset)
       .set('count', block.count)
       .set('chunk', block.chunk)
-      .set('window', block.window);
+      .set('window', block.window)
+      .set('ports', pool + poolOf(rank).ports(block.portRow ?? 0));
   }
   for (const [index, { table = [] }] of blocks.entries()) {
     BlockWork.at(view, blockOffset(index))

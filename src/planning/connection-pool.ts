@@ -3,10 +3,11 @@
  *
  * Every rank computes this for every peer, so it depends on nothing but the algorithm and the settings that all ranks
  * share: first a page for each connection that the rank sends on, then, for each that it receives on, a page and the
- * slots.
+ * slots, and last the counters of the ports of the switches whose work the rank does (switch-ports.ts).
  */
 
 import { CONTROL_BYTES, STEPS } from '../collectives/ring-connection.js';
+import { PortCounters } from '../collectives/switch-ports.js';
 import { TuttiError } from '../errors/tutti-error.js';
 
 /** A connection as one side sees it: there is one at most for each channel, peer and direction. */
@@ -19,6 +20,16 @@ export interface PoolConnection {
 export interface RankConnections {
   readonly sends: readonly PoolConnection[];
   readonly receives: readonly PoolConnection[];
+  /** Ports that this rank counts for, in the order of the rows. */
+  readonly ports?: readonly SwitchPort[];
+}
+
+/** A port of an emulated switch. */
+export interface SwitchPort {
+  /** Inside a node (NVLS), or between the nodes (CollNet, SHARP). */
+  readonly level: 'node' | 'network';
+  /** The rank that is joined to it. */
+  readonly rank: number;
 }
 
 export class ConnectionPool {
@@ -32,9 +43,16 @@ export class ConnectionPool {
   }
 
   get bytes(): number {
+    const { ports = [] } = this.#connections;
+    return this.ports(ports.length);
+  }
+
+  /** Offset of a row of port counters. */
+  ports(row: number): number {
     const { sends, receives } = this.#connections;
     // A pool is never empty: its address tells that the rank is there.
-    return Math.max(1, sends.length) * CONTROL_BYTES + receives.length * this.#receiverBytes;
+    const before = Math.max(1, sends.length) * CONTROL_BYTES + receives.length * this.#receiverBytes;
+    return before + row * PortCounters.size;
   }
 
   /** Offset of the SenderControl of a connection to a peer. */
@@ -48,7 +66,7 @@ export class ConnectionPool {
     return before + this.#index('receives', channel, peer) * this.#receiverBytes;
   }
 
-  #index(side: keyof RankConnections, channel: number, peer: number): number {
+  #index(side: 'sends' | 'receives', channel: number, peer: number): number {
     const index = this.#connections[side].findIndex((one) => one.channel === channel && one.peer === peer);
     if (index >= 0) return index;
     throw new TuttiError('internalError', `no connection in channel ${channel} with rank ${peer} (${side})`);

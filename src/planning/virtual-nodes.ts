@@ -3,6 +3,8 @@
  * watched, on one host. (TUTTI_RANKS_PER_NODE; the last node may have fewer ranks.)
  */
 
+import { MAX_COLLNET_DIRECT_RANKS } from '../topology/connect/collnet-direct.js';
+
 export interface VirtualNodes {
   readonly ranks: number;
   /** Ranks of every node but perhaps the last. */
@@ -27,5 +29,12 @@ export function ranksOfNode({ ranks, perNode }: VirtualNodes, node: number): num
 export function usualNodeSize(ranks: number): number {
   let perNode = Math.ceil(Math.sqrt(ranks));
   while (ranks % perNode !== 0) perNode += 1;
+  return perNode;
+}
+
+/** Ranks per node for algorithms that want switches between nodes: the largest nodes of one size, two at least. */
+export function usualSwitchedNodeSize(ranks: number): number {
+  let perNode = Math.max(1, Math.min(MAX_COLLNET_DIRECT_RANKS, Math.floor(ranks / 2)));
+  while (ranks % perNode !== 0) perNode -= 1;
   return perNode;
 }

@@ -39,6 +39,8 @@ export interface HostChoices extends HostLists {
   /** True when nothing restricts the algorithms of the collective. */
   anyAlgorithm(collective: Collective): boolean;
   allowsAlgorithm(collective: Collective, algorithm: Algorithm): boolean;
+  /** True when the allowed algorithms of the collective are those that a list names, not what it leaves over. */
+  namesAlgorithms(collective: Collective): boolean;
   /** Protocols of {LL, Simple} that are allowed; both when nothing is said. */
   protocols(collective: Collective): readonly RingProtocol[];
 }
@@ -52,7 +54,8 @@ export function hostChoices(
   lists: HostLists,
   names: { algorithm: string; protocol: string } = { algorithm: 'NCCL_ALGO', protocol: 'NCCL_PROTO' },
 ): HostChoices {
-  const algorithms: Choices = FUNCTIONS.map(() => ALGORITHM_NAMES.map(() => Choice.ON));
+  // The cell behind the last name holds what a list says of names that it lacks.
+  const algorithms: Choices = FUNCTIONS.map(() => [...ALGORITHM_NAMES, ''].map(() => Choice.ON));
   const protocols: Choices = FUNCTIONS.map(() => NCCL_PROTOCOLS.map(() => Choice.ON));
   if (lists.algorithm !== undefined)
     applyList(names.algorithm, lists.algorithm, ALGORITHM_NAMES, algorithms, MORE_FUNCTIONS);
@@ -68,6 +71,7 @@ export function hostChoices(
     ...lists,
     anyAlgorithm: (collective) => ALGORITHMS.every((algorithm) => allows(collective, algorithm)),
     allowsAlgorithm: allows,
+    namesAlgorithms: (collective) => rowOf(algorithms, collective)?.[ALGORITHM_NAMES.length] === Choice.OFF,
     protocols: (collective) => {
       const row = rowOf(protocols, collective);
       return (['LL', 'Simple'] as const).filter(

@@ -27,6 +27,8 @@ export interface HostSelectionInput {
   /** All ranks reach each other's memory. */
   readonly shared: boolean;
   readonly choices: HostChoices;
+  /** Why an algorithm cannot be set up in this communicator, where that is known beforehand. */
+  readonly setUp?: (algorithm: Algorithm) => string | undefined;
 }
 
 export interface HostSelection {
@@ -45,6 +47,9 @@ export const RING_LL_BYTES = 16384;
 /** Which of several allowed algorithms comes first, where the usual one is not among them. */
 const PREFERENCE: readonly Algorithm[] = ['TwoShot', 'OneShot', 'Ring'];
 
+/** Whoever names one of these wants it wherever it can be set up, and others of the list in place of it. */
+const OVER_SWITCHES: readonly Algorithm[] = ['NVLS', 'NVLSTree', 'CollNetDirect', 'CollNetChain'];
+
 export function selectOnHost(input: HostSelectionInput): HostSelection {
   const { collective, choices, shared } = input;
   if (collective === 'barrier')
@@ -61,10 +66,15 @@ export function selectOnHost(input: HostSelectionInput): HostSelection {
     });
   }
   const obstacles = new Map<Algorithm, string>();
-  // A list of protocols without any of ours leaves no candidate: direct programs have none to speak of.
+  // A list of protocols without any of ours leaves no candidate: who has but one takes it only when asked by name.
   const all = choices.anyAlgorithm(collective)
-    ? ALGORITHMS.filter((name) => !isDirect(name))
-    : [usual.algorithm, ...PREFERENCE, ...ALGORITHMS];
+    ? ALGORITHMS.filter((name) => protocolsOf(name).length > 1)
+    : [
+        ...(choices.namesAlgorithms(collective) ? OVER_SWITCHES : []),
+        usual.algorithm,
+        ...PREFERENCE,
+        ...ALGORITHMS,
+      ];
   for (const algorithm of all) {
     const obstacle = obstacleTo(algorithm, input);
     if (obstacle !== undefined) {
@@ -73,7 +83,7 @@ export function selectOnHost(input: HostSelectionInput): HostSelection {
     }
     const reason = algorithm === usual.algorithm && shared ? usual.reason : `${algorithm} was asked for`;
     const asked = algorithm === 'Ring' ? 'the ring was asked for' : reason;
-    return withProtocol(input, { algorithm, reason: asked });
+    return withProtocol(input, { algorithm, reason: [asked, ...hindered(obstacles)].join('; ') });
   }
   throw noCandidate(input, obstacles);
 }
@@ -94,9 +104,9 @@ function usualAlgorithm({ bytes, ranks, shared }: HostSelectionInput): Unfinishe
 /** Why an algorithm cannot be taken; undefined when it can. */
 function obstacleTo(
   algorithm: Algorithm,
-  { collective, choices, shared, ranks, ranksPerNode, op }: HostSelectionInput,
+  { collective, choices, shared, ranks, ranksPerNode, op, setUp }: HostSelectionInput,
 ): string | undefined {
-  if (!choices.allowsAlgorithm(collective, algorithm)) return 'not in the list';
+  if (!choices.allowsAlgorithm(collective, algorithm)) return NOT_LISTED;
   if (!supports(algorithm, collective)) return `does not do ${functionName(collective)}`;
   if (algorithm === 'PAT' && collective === 'reduceScatter' && op === 'avg') return 'does no averages';
   if (algorithm === 'Hierarchical' && ranksPerNode !== undefined) {
@@ -111,8 +121,14 @@ function obstacleTo(
     return `has ${able.join(' and ')} only`;
   }
   if (isDirect(algorithm) && ranks > MAX_DIRECT_RANKS) return `needs at most ${MAX_DIRECT_RANKS} ranks`;
-  return undefined;
+  return setUp?.(algorithm);
 }
+
+const NOT_LISTED = 'not in the list';
+
+/** Algorithms that were asked for and cannot be taken, with the reason. */
+const hindered = (obstacles: ReadonlyMap<Algorithm, string>): string[] =>
+  [...obstacles].filter(([, why]) => why !== NOT_LISTED).map(([name, why]) => `${name} ${why}`);
 
 function noCandidate(
   { collective, choices }: HostSelectionInput,
@@ -122,9 +138,7 @@ function noCandidate(
     ...(choices.algorithm === undefined ? [] : [` NCCL_ALGO was set to ${choices.algorithm}.`]),
     ...(choices.protocol === undefined ? [] : [` NCCL_PROTO was set to ${choices.protocol}.`]),
   ].join('');
-  const asked = [...obstacles]
-    .filter(([, why]) => why !== 'not in the list')
-    .map(([name, why]) => `${name} ${why}`);
+  const asked = hindered(obstacles);
   const why = asked.length === 0 ? 'no name of the list has a program on host memory' : asked.join(', ');
   return new TuttiError(
     'invalidUsage',

@@ -6,6 +6,7 @@ import { DirectWork } from '../collectives/direct.js';
 import { buildProgram, isConnected, isDirect } from '../collectives/registry.js';
 import type { RingCollective } from '../collectives/ring.js';
 import { CONTROL_BYTES, STEPS } from '../collectives/ring-connection.js';
+import { PortCounters } from '../collectives/switch-ports.js';
 import { Machine } from '../kernel/interpreter/machine.js';
 import { interpreterTraits } from '../kernel/interpreter/traits.js';
 import type { Program } from '../kernel/ir.js';
@@ -17,7 +18,7 @@ import {
   encodeConnectedWork,
   rolesOf,
 } from '../planning/connected-plan.js';
-import { ConnectionPool } from '../planning/connection-pool.js';
+import { ConnectionPool, type SwitchPort } from '../planning/connection-pool.js';
 import { channelShares, ringChunkBytes } from '../planning/ring-plan.js';
 import { encodeRingWork, ringWorkBytes } from '../planning/ring-work.js';
 import { oneShotPiece } from '../tuning/host-selection.js';
@@ -52,6 +53,12 @@ export function blocksOf(collective: RingCollective, ranks: number): { send: num
   };
 }
 
+/** Bytes through a port of a switch whose work one program does; a rank's port has one such part for each. */
+export interface PortTraffic extends SwitchPort {
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+}
+
 export class VerifiedTeam {
   readonly machine: Machine;
   readonly map = new MemoryMap();
@@ -60,6 +67,8 @@ export class VerifiedTeam {
   #replace: (program: Program) => Program = (program) => program;
   readonly #controls: number[] = [];
   readonly #segments: number[] = [];
+  /** Ports of emulated switches, with the addresses of their counters. */
+  readonly #ports: { readonly port: SwitchPort; readonly at: number }[] = [];
 
   constructor(
     call: VerifiedCall,
@@ -238,6 +247,9 @@ export class VerifiedTeam {
       this.#segments.push(segment);
       pools.push(segment + PAGE);
       machine.write('u32', this.#controls[rank]! + poolWord, PAGE | 1);
+      for (const [row, port] of (connections.ports ?? []).entries()) {
+        this.#ports.push({ port, at: segment + PAGE + pool.ports(row) });
+      }
       for (const { channel, peer } of connections.receives) {
         const slots = PAGE + pool.receiver(channel, peer) + CONTROL_BYTES;
         this.map.add(segment, slots, STEPS * slotBytes, protocol === 'LL' ? 1 / 2 : 1);
@@ -273,5 +285,16 @@ export class VerifiedTeam {
       }
       machine.launch(program, { rank, descriptor: base, blocks: plan.length });
     }
+  }
+
+  /** What the programs have counted at the ports of switches. */
+  portTraffic(): PortTraffic[] {
+    const counter = (at: number, name: keyof typeof PortCounters.fields) =>
+      Number(this.machine.read('u64', at + PortCounters.fields[name].offset));
+    return this.#ports.map(({ port, at }) => ({
+      ...port,
+      bytesIn: counter(at, 'bytesIn'),
+      bytesOut: counter(at, 'bytesOut'),
+    }));
   }
 }

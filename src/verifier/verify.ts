@@ -18,13 +18,15 @@ import { protocolsOf, supports } from '../collectives/registry.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { Program } from '../kernel/ir.js';
 import type { VerifiedCall } from './call.js';
-import { blocksOf, VerifiedTeam } from './team.js';
+import { blocksOf, type PortTraffic, VerifiedTeam } from './team.js';
 import { type Traffic, TrafficCounter } from './traffic.js';
 
 export interface Verification extends Traffic {
   readonly call: VerifiedCall;
   /** Accesses and turns of the simulated machine. */
   readonly machineSteps: number;
+  /** What passed through the ports of emulated switches. */
+  readonly ports: readonly PortTraffic[];
 }
 
 export interface VerifyOptions {
@@ -72,7 +74,7 @@ export function verify(call: VerifiedCall, { seed = 1, replace }: VerifyOptions 
       if (value !== due) throw wrongElement(call, contributions, rank, element, value);
     }
   }
-  return { call, machineSteps: steps, ...state.counter.result() };
+  return { call, machineSteps: steps, ports: team.portTraffic(), ...state.counter.result() };
 }
 
 function check(call: VerifiedCall): void {

@@ -3,6 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { ALGORITHMS, type Algorithm, protocolsOf, supports } from '#src/collectives/registry.js';
 import type { RingCollective, RingProtocol } from '#src/collectives/ring.js';
 import type { Statement } from '#src/kernel/ir.js';
+import { isSwitched } from '#src/planning/connected-algorithms.js';
+import { usualSwitchedNodeSize } from '#src/planning/virtual-nodes.js';
 import type { VerifiedCall } from '#src/verifier/call.js';
 import { type VerifyOptions, verify } from '#src/verifier/verify.js';
 import { mutated, placesOf } from '../collectives/mutate.js';
@@ -38,20 +40,30 @@ const call = (change: Partial<VerifiedCall>): VerifiedCall => ({
 
 /** Many small numbers of ranks, and the neighbours of powers of two up to 64. */
 const RANKS = effort([2, 3, 4, 5, 7, 8, 9, 16, 33], [2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 32, 33, 63, 64]);
+/** Over switches the simulated machine has to copy as often as there are ports. */
+const RANKS_OVER_SWITCHES = effort([2, 3, 4, 6, 9], [2, 3, 4, 5, 6, 8, 9, 17, 64]);
+const ranksFor = (algorithm: Algorithm) => (isSwitched(algorithm) ? RANKS_OVER_SWITCHES : RANKS);
+/** Nodes of one rank; over switches several of one size and one node too. */
+const nodeSizes = (algorithm: Algorithm, ranks: number) =>
+  isSwitched(algorithm) ? [...new Set([1, usualSwitchedNodeSize(ranks), ranks])] : [1];
 
 describe('every contribution is in every result once, and nobody waits for ever', () => {
   it('for all that the library has', () => {
-    expect(CASES.length).toBeGreaterThanOrEqual(21);
+    expect(CASES.length).toBeGreaterThanOrEqual(29);
   });
 
   it.each(CASES)(
-    `$algorithm/$protocol $collective, 2 to ${RANKS.at(-1)} ranks`,
+    `$algorithm/$protocol $collective, 2 to ${RANKS.at(-1)} ranks (${RANKS_OVER_SWITCHES.at(-1)} over switches)`,
     ({ algorithm, protocol, collective }) => {
       const blocks = collective === 'allGather' || collective === 'reduceScatter';
-      for (const ranks of RANKS) {
+      for (const ranks of ranksFor(algorithm)) {
         // Blocks of few elements where every rank has one; else at least one element more than ranks.
         const count = blocks ? (ranks > 16 ? 1 : 3) : ranks + 1;
-        verify(call({ algorithm, protocol, collective, ranks, count, root: ranks >> 1 }), { seed: ranks });
+        for (const perNode of nodeSizes(algorithm, ranks)) {
+          verify(call({ algorithm, protocol, collective, ranks, perNode, count, root: ranks >> 1 }), {
+            seed: ranks,
+          });
+        }
       }
     },
     120_000,
@@ -171,6 +183,90 @@ describe('a hierarchical all-reduce', () => {
       expect(between('Ring')).toBe((nodes * 2 * (ranks - 1) * bytes) / ranks);
       expect(between('Hierarchical')).toBeLessThan(between('Ring'));
     }
+  });
+});
+
+describe('switches', () => {
+  it.each(['NVLS', 'NVLSTree', 'CollNetDirect', 'CollNetChain'] as const)(
+    '%s reduces over nodes of different sizes, with ranks that are no heads',
+    (algorithm) => {
+      for (const [ranks, perNode, channels, count] of [
+        [5, 3, 1, 300],
+        [7, 4, 2, 100],
+        [7, 2, 3, 40],
+      ] as const) {
+        verify(call({ algorithm, ranks, perNode, channels, count }), { seed: ranks });
+      }
+    },
+  );
+
+  /** Bytes through each rank's port at a level, in and out. */
+  const ports = (level: 'node' | 'network', what: Partial<VerifiedCall>) => {
+    const made = call(what);
+    const sums = {
+      bytesIn: new Array<number>(made.ranks).fill(0),
+      bytesOut: new Array<number>(made.ranks).fill(0),
+    };
+    for (const port of verify(made).ports.filter((one) => one.level === level)) {
+      sums.bytesIn[port.rank]! += port.bytesIn;
+      sums.bytesOut[port.rank]! += port.bytesOut;
+    }
+    return sums;
+  };
+  const same = (ranks: number, bytes: number) => new Array<number>(ranks).fill(bytes);
+  const block = 64 * 8;
+
+  it('deliver to a rank 1 / (n - 1) of what a ring reduce-scatter does', () => {
+    for (const ranks of [2, 4, 5, 8]) {
+      const one = { collective: 'reduceScatter', ranks, count: 64 } as const;
+      const ring = verify(call(one)).received;
+      expect(ring).toEqual(same(ranks, (ranks - 1) * block));
+      const nvls = ports('node', { ...one, algorithm: 'NVLS', perNode: ranks });
+      expect(nvls).toEqual({ bytesIn: same(ranks, ranks * block), bytesOut: same(ranks, block) });
+      expect(ports('network', { ...one, algorithm: 'CollNetDirect', perNode: 1 })).toEqual(nvls);
+    }
+  });
+
+  it('ask of a rank 1 / (n - 1) of what it sends in a ring all-gather', () => {
+    for (const ranks of [2, 4, 5, 8]) {
+      const one = { collective: 'allGather', ranks, count: 64 } as const;
+      expect(verify(call(one)).sent).toEqual(same(ranks, (ranks - 1) * block));
+      const nvls = ports('node', { ...one, algorithm: 'NVLS', perNode: ranks });
+      expect(nvls).toEqual({ bytesIn: same(ranks, block), bytesOut: same(ranks, ranks * block) });
+      expect(ports('network', { ...one, algorithm: 'CollNetDirect', perNode: 1 })).toEqual(nvls);
+    }
+  });
+
+  it('let an all-reduce send and receive the data once, in the network; with heads in the node their share more', () => {
+    for (const ranks of [2, 4, 8]) {
+      const one = { ranks, count: ranks * 64 } as const;
+      const bytes = ranks * block;
+      const once = { bytesIn: same(ranks, bytes), bytesOut: same(ranks, bytes) };
+      expect(ports('network', { ...one, algorithm: 'CollNetDirect', perNode: 1 })).toEqual(once);
+      expect(ports('network', { ...one, algorithm: 'CollNetChain', perNode: 1 })).toEqual(once);
+      const nvls = ports('node', { ...one, algorithm: 'NVLS', perNode: ranks });
+      expect(nvls).toEqual({ bytesIn: same(ranks, bytes + block), bytesOut: same(ranks, bytes + block) });
+    }
+  });
+
+  it('between nodes carry a share for each head, once', () => {
+    for (const algorithm of ['NVLS', 'CollNetDirect'] as const) {
+      const shares = ports('network', { algorithm, ranks: 8, perNode: 4, count: 4 * 64 });
+      expect(shares).toEqual({ bytesIn: same(8, block), bytesOut: same(8, block) });
+    }
+    const chain = ports('network', { algorithm: 'CollNetChain', ranks: 8, perNode: 4, count: 4 * 64 });
+    expect(chain.bytesIn).toEqual([4 * block, 0, 0, 0, 4 * block, 0, 0, 0]);
+    expect(chain.bytesOut).toEqual(chain.bytesIn);
+  });
+
+  it('are left out by a tree between the nodes, which carries what its edges do', () => {
+    const { links, ports: counted } = verify(
+      call({ algorithm: 'NVLSTree', ranks: 6, perNode: 2, count: 2 * 64 }),
+    );
+    expect(counted.every(({ level }) => level === 'node')).toBe(true);
+    const between = links.filter(({ from, to }) => from >> 1 !== to >> 1);
+    // Three nodes: two edges, up and down, for each of two heads.
+    expect(between.map(({ bytes }) => bytes)).toEqual(same(8, block));
   });
 });
 
