@@ -6,6 +6,12 @@ import { BUS_BANDWIDTH, ENQUEUE_US, FIRST_CALL_MS, MEMORY_BYTES } from './target
 const microseconds = (value) =>
   value < 100 ? value.toFixed(2) : value < 1000 ? value.toFixed(1) : value.toFixed(0);
 
+/** Two digits, or as many as it takes to see that a target was missed. */
+function ratioText(ratio, target = 0) {
+  const digits = [2, 3, 4].find((count) => ratio >= target || Number(ratio.toFixed(count)) < target) ?? 5;
+  return ratio.toFixed(digits);
+}
+
 /** Names of memory kinds in the head of a table; graph kinds are named after their memory. */
 const memoryOf = (kind) => (kind === 'graph' ? 'plain' : kind.replace(/-graph$/, ''));
 
@@ -35,7 +41,7 @@ export function operationTable(rows) {
       ...(plain ? [best === undefined ? '-' : microseconds(best.comparedUs)] : []),
       tutti === undefined ? '-' : microseconds(tutti.us),
       row.busbw === undefined ? '-' : row.busbw.toFixed(1),
-      row.ratio === undefined ? '-' : row.ratio.toFixed(2),
+      row.ratio === undefined ? '-' : ratioText(row.ratio, row.target),
       row.target === undefined ? '-' : `${row.target.toFixed(2)} ${row.verdict}`,
       ...(plain
         ? [
@@ -78,7 +84,7 @@ export function judgements(rows, reports, processes) {
         target: `${target}x`,
         reached: `${Math.min(...ratios).toFixed(2)}x to ${Math.max(...ratios).toFixed(2)}x`,
         verdict: verdict(misses.length === 0),
-        misses: misses.map((row) => `${sizeName(row.bytes)}: ${row.ratio.toFixed(2)}x`),
+        misses: misses.map((row) => `${sizeName(row.bytes)}: ${ratioText(row.ratio, row.target)}x`),
       });
     }
   }

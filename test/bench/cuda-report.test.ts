@@ -253,6 +253,12 @@ describe('judgements', () => {
     expect(list[5]).toMatchObject({ target: '64 MB', reached: '61.0 MB' });
   });
 
+  it('show as many digits as it takes to see a miss', () => {
+    const close = [report('tutti', 2, rows([2, 2, 1575]))];
+    const list = judgements(mergeReports({ nccl, tutti: close }), { nccl, tutti: close }, 2);
+    expect(list[1]!.misses).toEqual(['512M: 1.079x']);
+  });
+
   it('count the enqueueing per GPU where one process drives both', () => {
     const tutti = [report('tutti', 1, [cell('allReduce', 8, 'plain', [9], 7)])];
     const list = judgements(mergeReports({ nccl: [], tutti }), { nccl: [], tutti }, 1);

@@ -213,90 +213,99 @@ def python_us(nccl, ranks, names):
     return shares
 
 
+def exchange_id(nccl, is_first, meeting, folder):
+    """The unique id that rank 0 makes, by way of a file."""
+    path = os.path.join(folder, "id")
+    if is_first:
+        with open(path, "wb") as file:
+            file.write(bytes(nccl.unique_id()))
+    meeting.wait()
+    with open(path, "rb") as file:
+        return UniqueId.from_buffer_copy(file.read())
+
+
+class MemoryKind:
+    """A kind of memory for the buffers, with the kinds of measurements on it."""
+
+    def __init__(self, name, allocate, free, register=None):
+        self.name, self.allocate, self.free, self.register = name, allocate, free, register
+        self.kinds = [name, "graph" if name == "plain" else f"{name}-graph"]
+
+
+def memory_kinds(cuda, nccl, size):
+    def malloc(device):
+        return cuda.malloc(device, size)
+
+    def nccl_malloc(device):
+        return nccl.malloc(cuda, device, size)
+
+    def free(pointer):
+        cuda.call("cudaFree", pointer)
+
+    def nccl_free(pointer):
+        nccl.call("ncclMemFree", pointer)
+
+    kinds = [
+        MemoryKind("plain", malloc, free),
+        MemoryKind("registered", nccl_malloc, nccl_free, nccl.register_buffers),
+    ]
+    if nccl.has_windows:
+        kinds.append(MemoryKind("symmetric", nccl_malloc, nccl_free, nccl.register_windows))
+    return kinds
+
+
 def measure_ranks(options, rank_numbers, meeting, folder):
     """Everything that this process does; the result is its part of the report."""
     cuda, nccl = Cuda(), Nccl()
-    size = options.gpus
-    if cuda.device_count() < size:
-        raise SystemExit(f"--gpus {size}: this machine has {cuda.device_count()}")
-    ranks = [Rank(number, size, number) for number in rank_numbers]
+    if cuda.device_count() < options.gpus:
+        raise SystemExit(f"--gpus {options.gpus}: this machine has {cuda.device_count()}")
+    ranks = [Rank(number, options.gpus, number) for number in rank_numbers]
     for rank in ranks:
         cuda.start(rank.device)
         rank.stream = cuda.stream(rank.device)
         rank.start, rank.stop = cuda.event(rank.device), cuda.event(rank.device)
-
-    id_file = os.path.join(folder, "id")
-    if rank_numbers[0] == 0:
-        unique_id = nccl.unique_id()
-        with open(id_file + ".new", "wb") as file:
-            file.write(bytes(unique_id))
-        os.rename(id_file + ".new", id_file)
-    meeting.wait()
-    with open(id_file, "rb") as file:
-        unique_id = UniqueId.from_buffer_copy(file.read())
-
+    unique_id = exchange_id(nccl, rank_numbers[0] == 0, meeting, folder)
     free = [cuda.free_bytes(rank.device) for rank in ranks]
     meeting.wait()
     began = time.perf_counter()
     nccl.join(cuda, ranks, unique_id)
     init_ms = (time.perf_counter() - began) * 1e3
 
-    def used():
-        return [before - cuda.free_bytes(rank.device) for before, rank in zip(free, ranks)]
-
-    memory = {"afterInit": used()}
     largest = max(CHECKED_BYTES, *(size for size, _, _ in options.plan))
     loops = Loops(cuda, nccl, ranks, meeting, options)
-    wrong, notes = {}, []
-
-    def allocate_plain(device):
-        return cuda.malloc(device, largest)
-
-    def allocate_nccl(device):
-        return nccl.malloc(cuda, device, largest)
-
-    def free_plain(pointer):
-        cuda.call("cudaFree", pointer)
-
-    def free_nccl(pointer):
-        nccl.call("ncclMemFree", pointer)
-
+    wrong = {}
     first_ms = None
-    for memory_kind, allocate, free_one, register in (
-        ("plain", allocate_plain, free_plain, None),
-        ("registered", allocate_nccl, free_nccl, nccl.register_buffers),
-        ("symmetric", allocate_nccl, free_nccl, nccl.register_windows),
-    ):
-        # `plain` and `graph`, or `symmetric` and `symmetric-graph`.
-        graph_kind = "graph" if memory_kind == "plain" else f"{memory_kind}-graph"
-        kinds = [kind for kind in (memory_kind, graph_kind) if kind in options.kinds]
+
+    def used(buffers):
+        """What the communicators hold, without the benchmark's buffers."""
+        return [before - cuda.free_bytes(rank.device) - buffers for before, rank in zip(free, ranks)]
+
+    memory = {"afterInit": used(0)}
+    for memory_kind in memory_kinds(cuda, nccl, largest):
+        kinds = [kind for kind in memory_kind.kinds if kind in options.kinds]
         if not kinds:
             continue
-        if memory_kind == "symmetric" and not nccl.has_windows:
-            notes.append("this version of NCCL has no symmetric windows")
-            continue
         for rank in ranks:
-            rank.send, rank.recv = allocate(rank.device), allocate(rank.device)
-        handles = register(cuda, ranks, largest) if register else []
+            rank.send, rank.recv = memory_kind.allocate(rank.device), memory_kind.allocate(rank.device)
+        handles = memory_kind.register(cuda, ranks, largest) if memory_kind.register else []
         if first_ms is None:
             began = time.perf_counter()
             loops.run(nccl.operation("allReduce", ranks, options.plan[0][0]), "allReduce")
             first_ms = (time.perf_counter() - began) * 1e3
-            memory["afterAllReduce"] = [bytes_ - 2 * largest for bytes_ in used()]
+            memory["afterAllReduce"] = used(2 * largest)
         for name in options.operations:
-            wrong[f"{name}, {memory_kind}"] = loops.verify(name, CHECKED_BYTES)
+            wrong[f"{name}, {memory_kind.name}"] = loops.verify(name, CHECKED_BYTES)
         for name in options.operations:
             for entry in options.plan:
                 for kind in kinds:
                     loops.measure(name, *entry, kind)
-        # What the communicator holds by now, without the buffers of the benchmark.
-        memory[f"after {memory_kind}"] = [bytes_ - 2 * largest for bytes_ in used()]
+        memory[f"after {memory_kind.name}"] = used(2 * largest)
         for give_back in handles:
             give_back()
         for rank in ranks:
             cuda.use(rank.device)
-            free_one(rank.send)
-            free_one(rank.recv)
+            memory_kind.free(rank.send)
+            memory_kind.free(rank.recv)
 
     report = {
         "version": nccl.version(),
@@ -306,8 +315,7 @@ def measure_ranks(options, rank_numbers, meeting, folder):
         "firstCallMs": first_ms,
         "memoryBytes": memory,
         "pythonUs": python_us(nccl, ranks, options.operations),
-        "allToAll": "ncclAlltoAll" if nccl.has_all_to_all else "sends and receives",
-        "notes": notes,
+        "notes": [] if nccl.has_windows else ["this version of NCCL has no symmetric windows"],
         "wrong": wrong,
         "rows": loops.rows,
     }
