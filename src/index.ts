@@ -22,7 +22,7 @@ export { type CudaDeviceName, cuda } from './communicator/cuda/cuda-device-name.
 export type { PreparedCudaOperation } from './communicator/cuda/cuda-prepared.js';
 export type { DeviceBuffer } from './communicator/cuda/device-buffer.js';
 export type { PreparedOperation } from './communicator/prepared-operation.js';
-export type { CommunicatorOptions } from './communicator/settings.js';
+export type { CommunicatorOptions, CudaCommunicatorOptions } from './communicator/settings.js';
 export type { SwitchPortTraffic } from './communicator/switch-set-up.js';
 export { type ErrorCode, TuttiError } from './errors/tutti-error.js';
 export type { ElementType, ReduceOp } from './kernel/element-types.js';

@@ -23,6 +23,7 @@ import { ConnectionPools } from './connection-pools.js';
 import { createLocalCudaCommunicators } from './cuda/create-local.js';
 import type { CudaCommunicator } from './cuda/cuda-communicator.js';
 import type { CudaDeviceName } from './cuda/cuda-device-name.js';
+import { joinOnGpu } from './cuda/join.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
 import { Gate } from './gate.js';
@@ -37,6 +38,7 @@ import { openProcessTeam } from './process-team.js';
 import {
   COMMUNICATOR_OPTIONS,
   type CommunicatorOptions,
+  type CudaCommunicatorOptions,
   resolveSettings,
   type Settings,
 } from './settings.js';
@@ -176,15 +178,20 @@ export class Communicator implements AsyncDisposable {
 
   /**
    * Joins the communicator of a unique id (`createUniqueId`); every rank calls it with its own rank. Resolves
-   * when all ranks are there.
+   * when all ranks are there. With `device: cuda(i)` the rank works on a GPU.
    * Throws `invalidArgument` for a bad id, rank or size (also another rank's), `timeout` naming the ranks that
    * did not come, `remoteError` naming a rank that died meanwhile.
    */
-  static async init(place: Place & CommunicatorOptions): Promise<Communicator> {
-    checkKnownOptions('Communicator.init', place, ['id', 'rank', 'size', ...COMMUNICATOR_OPTIONS]);
+  static init(place: Place & CudaCommunicatorOptions): Promise<CudaCommunicator>;
+  static init(place: Place & CommunicatorOptions): Promise<Communicator>;
+  static async init(
+    place: Place & Partial<CudaCommunicatorOptions>,
+  ): Promise<Communicator | CudaCommunicator> {
+    checkKnownOptions('Communicator.init', place, ['id', 'rank', 'size', 'device', ...COMMUNICATOR_OPTIONS]);
     const settings = resolveSettings(place, process.env);
-    const { id, rank, size } = place;
+    const { id, rank, size, device } = place;
     const bootstrap = await Bootstrap.connect({ id, rank, size, timeoutMs: settings.initTimeoutMs });
+    if (device !== undefined) return joinOnGpu(bootstrap, device, settings);
     return joinTeam(await openProcessTeam(bootstrap, settings), settings);
   }
 
@@ -192,10 +199,15 @@ export class Communicator implements AsyncDisposable {
    * Joins the communicator that the launcher describes in the environment: `tutti run`, torchrun, Open MPI,
    * MPICH, Slurm. Throws as `init`, and `invalidUsage` when no launcher is recognised.
    */
-  static async fromEnv(options: CommunicatorOptions = {}): Promise<Communicator> {
-    checkKnownOptions('Communicator.fromEnv', options, COMMUNICATOR_OPTIONS);
+  static fromEnv(options: CudaCommunicatorOptions): Promise<CudaCommunicator>;
+  static fromEnv(options?: CommunicatorOptions): Promise<Communicator>;
+  static async fromEnv(
+    options: Partial<CudaCommunicatorOptions> = {},
+  ): Promise<Communicator | CudaCommunicator> {
+    checkKnownOptions('Communicator.fromEnv', options, ['device', ...COMMUNICATOR_OPTIONS]);
     const settings = resolveSettings(options, process.env);
     const bootstrap = await Bootstrap.fromLaunchEnvironment({ timeoutMs: settings.initTimeoutMs });
+    if (options.device !== undefined) return joinOnGpu(bootstrap, options.device, settings);
     return joinTeam(await openProcessTeam(bootstrap, settings), settings);
   }
 

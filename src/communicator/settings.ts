@@ -8,6 +8,7 @@ import { LL_BUFFER_BYTES, SIMPLE_BUFFER_BYTES, STEPS } from '../collectives/ring
 import { TuttiError } from '../errors/tutti-error.js';
 import { SWITCH_BYTES, type SwitchSettings } from '../planning/switch-limits.js';
 import { type HostChoices, hostChoices } from '../tuning/host-choices.js';
+import type { CudaDeviceName } from './cuda/cuda-device-name.js';
 import type { RankAreaShape } from './rank-area.js';
 
 export interface CommunicatorOptions {
@@ -54,6 +55,12 @@ export const COMMUNICATOR_OPTIONS: readonly (keyof CommunicatorOptions)[] = [
   'switchBytes',
   'sockets',
 ];
+
+/** Options of a communicator whose ranks work on GPUs. */
+export interface CudaCommunicatorOptions extends CommunicatorOptions {
+  /** This rank's GPU, as `cuda(0)`. All ranks of a communicator work on GPUs, or none. */
+  readonly device: CudaDeviceName;
+}
 
 export interface Settings {
   readonly timeoutMs: number;

@@ -49,6 +49,8 @@ export function bitsOf(array, type) {
 /** Contributions combined in rank order: narrow floats are summed in float32 and scaled at the end. */
 function reduced(type, op, contributions) {
   const n = contributions.length;
+  // One rank's data are moved, not computed with.
+  if (n === 1) return contributions[0];
   if (!isNarrowFloat(type) || (op !== 'sum' && op !== 'avg')) return orderedReduce(type, op, contributions);
   const wide = contributions.map((bits) => BigInt(widenBits(type, Number(bits))));
   let total = wide.slice(1).reduce((a, b) => reduceBits('float32', 'sum', a, b), wide[0]);

@@ -25,22 +25,24 @@ export interface DeviceHeapOptions {
   readonly chunkBytes?: number;
   /** Told of every chunk that has come. */
   readonly onAdd?: (chunk: Chunk) => void;
-  /** Told of every chunk that is about to go. */
-  readonly onRemove?: (chunk: Chunk) => void;
+  /** Told of every chunk that is about to go; it goes when the promise settles. */
+  readonly onRemove?: (chunk: Chunk) => Promise<void> | undefined;
 }
 
 export class DeviceHeap {
   readonly #device: CudaDevice;
   readonly #chunks: Chunk[] = [];
+  /** Chunks that are about to go. */
+  readonly #going = new Set<Chunk>();
   readonly #chunkBytes: number;
   readonly #onAdd: (chunk: Chunk) => void;
-  readonly #onRemove: (chunk: Chunk) => void;
+  readonly #onRemove: (chunk: Chunk) => Promise<void> | undefined;
 
   constructor(device: CudaDevice, options: DeviceHeapOptions = {}) {
     this.#device = device;
     this.#chunkBytes = options.chunkBytes ?? CHUNK_BYTES;
     this.#onAdd = options.onAdd ?? (() => {});
-    this.#onRemove = options.onRemove ?? (() => {});
+    this.#onRemove = options.onRemove ?? (() => undefined);
   }
 
   /** Address of memory with undefined contents. Throws `unhandledCudaError` when there is not so much. */
@@ -65,8 +67,15 @@ export class DeviceHeap {
     chunk.ranges.free(address);
     if (chunk.ranges.count > 0 || chunk.memory.bytes === this.#chunkBytes) return;
     this.#chunks.splice(this.#chunks.indexOf(chunk), 1);
-    this.#onRemove(chunk);
-    chunk.memory.free();
+    const gone = this.#onRemove(chunk);
+    if (gone === undefined) {
+      chunk.memory.free();
+      return;
+    }
+    this.#going.add(chunk);
+    void gone.then(() => {
+      if (this.#going.delete(chunk)) chunk.memory.free();
+    });
   }
 
   /** The chunk that an address lies in. */
@@ -76,11 +85,9 @@ export class DeviceHeap {
     );
   }
 
-  /** Gives everything back. */
+  /** Gives everything back at once. */
   close(): void {
-    for (const chunk of this.#chunks.splice(0)) {
-      this.#onRemove(chunk);
-      chunk.memory.free();
-    }
+    for (const { memory } of [...this.#chunks.splice(0), ...this.#going]) memory.free();
+    this.#going.clear();
   }
 }

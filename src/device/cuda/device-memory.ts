@@ -47,18 +47,6 @@ export class DeviceMemory {
     this.address = out[0];
   }
 
-  /** What another process needs to open it. */
-  ipcHandle(): Uint8Array {
-    const { calls } = this.device;
-    const handle = new Uint8Array(IPC_HANDLE_BYTES);
-    this.device.makeCurrent();
-    calls.check(
-      calls.functions.cuIpcGetMemHandle(handle, this.address),
-      `share memory of ${this.device.label} with other processes`,
-    );
-    return handle;
-  }
-
   free(): void {
     if (this.#freed) return;
     this.#freed = true;
@@ -66,6 +54,18 @@ export class DeviceMemory {
     this.device.makeCurrent();
     calls.check(calls.functions.cuMemFree(this.address), `free memory of ${this.device.label}`);
   }
+}
+
+/** What another process needs to open the allocation that begins at an address, as base64 text. */
+export function ipcHandle(device: CudaDevice, address: number): string {
+  const { calls } = device;
+  const handle = new Uint8Array(IPC_HANDLE_BYTES);
+  device.makeCurrent();
+  calls.check(
+    calls.functions.cuIpcGetMemHandle(handle, address),
+    `share memory of ${device.label} with other processes`,
+  );
+  return Buffer.from(handle).toString('base64');
 }
 
 /** How much is free, as a part of an error's sentence. */

@@ -49,6 +49,15 @@ export class CudaDriver {
     this.#devices[index] ??= new CudaDevice(this.calls, index);
     return this.#devices[index];
   }
+
+  /** The GPU with a uuid, undefined when this process does not see it. */
+  deviceOf(uuid: string): CudaDevice | undefined {
+    for (let index = 0; index < this.deviceCount; index++) {
+      const device = this.device(index);
+      if (device.uuid === uuid) return device;
+    }
+    return undefined;
+  }
 }
 
 let shared: CudaDriver | undefined;

@@ -2,11 +2,16 @@
 import { describe, expect, it } from 'vitest';
 import { graphed, prepared, randomCase, runCase } from '../../gpu/cases.mjs';
 import { randomFrom } from '../../gpu/random.mjs';
-import { fakeGpus } from './fake-gpus.js';
+import { fakeGpus, fakeProcesses } from './fake-gpus.js';
 
-const TEAMS = [[0], [0, 0], [0, 1, 1]];
+const TEAMS = [
+  ['one rank', fakeGpus, [0]],
+  ['two ranks on a GPU', fakeGpus, [0, 0]],
+  ['three ranks on two GPUs', fakeGpus, [0, 1, 1]],
+  ['three processes on two GPUs', fakeProcesses, [0, 1, 1]],
+] as const;
 
-describe.each(TEAMS.map((gpus) => [gpus.join(', '), gpus] as const))('ranks on GPUs %s', (_, gpus) => {
+describe.each(TEAMS)('%s', (_, open, gpus) => {
   it.each([
     ['awaited', undefined],
     ['prepared', prepared],
@@ -14,7 +19,7 @@ describe.each(TEAMS.map((gpus) => [gpus.join(', '), gpus] as const))('ranks on G
   ] as const)('compute what the reference does, %s', async (way, how) => {
     const seed = Number(process.env.SEED ?? 7) + way.length;
     const random = randomFrom(seed);
-    const { comms, driver } = await fakeGpus(gpus, { seed });
+    const { comms, driver } = await open(gpus, { seed });
     for (let k = 0; k < 12; k++) {
       const one = randomCase(random, gpus.length, 60);
       expect(await runCase(comms, one, how), `case ${k} of seed ${seed}`).toEqual([]);

@@ -1,12 +1,16 @@
 /** Communicators on GPUs of a fake driver, with programs small enough for the interpreter. */
 import { onTestFinished } from 'vitest';
+import { Bootstrap } from '#src/bootstrap/bootstrap.js';
+import { createUniqueId } from '#src/bootstrap/unique-id.js';
 import type { AreaSizes } from '#src/collectives/gpu/area.js';
 import type { GpuCall, GpuTeam } from '#src/collectives/gpu/call.js';
 import { launchOf } from '#src/collectives/gpu/launch.js';
 import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
-import type { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
+import { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
 import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
 import type { GpuPrograms } from '#src/communicator/cuda/gpu-programs.js';
+import { openCudaProcessTeam } from '#src/communicator/cuda/process-cuda-team.js';
+import { resolveSettings } from '#src/communicator/settings.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
 import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
@@ -44,6 +48,33 @@ export function fakePrograms(driver: FakeDriver): GpuPrograms {
       return { name, ptx: `.visible .entry ${name}` };
     },
   };
+}
+
+/** Communicators of ranks on these GPUs that take each other for processes. */
+export async function fakeProcesses(
+  gpus: readonly number[],
+  options: FakeDriverOptions & { timeoutMs?: number } = {},
+): Promise<FakeGpus> {
+  const { timeoutMs = 5000, ...rest } = options;
+  const fake = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
+  const driver = new CudaDriver(fake);
+  const settings = resolveSettings({ timeoutMs }, {});
+  const programs = fakePrograms(fake);
+  const root = await createUniqueId();
+  const { id } = root;
+  const comms = await Promise.all(
+    gpus.map(async (gpu, rank) => {
+      const bootstrap = await Bootstrap.connect({ id, rank, size: gpus.length, timeoutMs: 10_000 });
+      const open = () => ({ driver, device: driver.device(gpu) });
+      const more = { settings, programs, chunkBytes: 65536, identity: `process of rank ${rank}` };
+      return new CudaCommunicator(await openCudaProcessTeam(bootstrap, open, more), timeoutMs);
+    }),
+  );
+  onTestFinished(async () => {
+    await Promise.all(comms.map((comm) => comm.close()));
+    root.close();
+  });
+  return { driver: fake, comms };
 }
 
 export interface FakeGpus {

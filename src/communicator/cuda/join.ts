@@ -1,0 +1,34 @@
+/** Joining a communicator of processes on GPUs. */
+import type { Bootstrap } from '../../bootstrap/bootstrap.js';
+import { cudaDriver } from '../../device/cuda/driver.js';
+import { TuttiError } from '../../errors/tutti-error.js';
+import type { Settings } from '../settings.js';
+import { CudaCommunicator } from './cuda-communicator.js';
+import { isCudaDeviceName } from './cuda-device-name.js';
+import { GPU_PROGRAMS } from './gpu-programs.js';
+import { openCudaProcessTeam } from './process-cuda-team.js';
+
+/**
+ * The communicator of a bootstrap on the GPU that `name` stands for. Throws on all ranks what any of them meets: no
+ * driver, no such GPU, no room, GPUs that do not reach each other.
+ */
+export async function joinOnGpu(
+  bootstrap: Bootstrap,
+  name: unknown,
+  settings: Settings,
+): Promise<CudaCommunicator> {
+  const open = () => {
+    if (!isCudaDeviceName(name)) {
+      throw new TuttiError('invalidArgument', `device is ${String(name)}; it must be a GPU as cuda(0)`);
+    }
+    const driver = cudaDriver();
+    return { driver, device: driver.device(name.index) };
+  };
+  const team = await openCudaProcessTeam(bootstrap, open, { settings, programs: GPU_PROGRAMS });
+  try {
+    return new CudaCommunicator(team, settings.timeoutMs);
+  } catch (error) {
+    await team.close(false);
+    throw error;
+  }
+}
