@@ -74,7 +74,7 @@ export async function fakeProcesses(
     await Promise.all(comms.map((comm) => comm.close()));
     root.close();
   });
-  return { driver: fake, comms };
+  return { driver: fake, cudaDriver: driver, comms };
 }
 
 export interface FakeGpus {
