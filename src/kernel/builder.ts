@@ -771,6 +771,19 @@ export class KernelBuilder {
     this.#emit({ kind: 'wait', id, poll: block, condition: condition!, place });
   }
 
+  /**
+   * Waits until the launch before in the stream is over. Where launches may overlap (GPUs), a program that calls
+   * `releaseLaunch` or was launched so may begin earlier, and touches nothing but its descriptor before this.
+   */
+  awaitLaunch(): void {
+    this.#emit({ kind: 'launchOrder', mode: 'await', place: callerPlace() });
+  }
+
+  /** Lets the next launch of the stream begin, up to its `awaitLaunch`, as soon as all blocks have come here. */
+  releaseLaunch(): void {
+    this.#emit({ kind: 'launchOrder', mode: 'release', place: callerPlace() });
+  }
+
   /** From here on waits sleep on this doorbell (two u32: sleepers, rings) when they wait long. Host only. */
   sleepOn(doorbell: Value<'ptr'>): void {
     if (doorbell.operand.kind !== 'register') {

@@ -270,6 +270,12 @@ export type Statement =
       readonly poll: readonly Statement[];
       readonly condition: Operand;
     })
+  /**
+   * Order of launches of one stream (GPUs of capability 9.0 and up, where the launch asks for it; nothing elsewhere).
+   * `await`: the launch before is over and its stores are visible. A program that has such a statement may begin before
+   * that, and must not touch memory but its descriptor until then. `release`: the next launch may begin.
+   */
+  | (Located & { readonly kind: 'launchOrder'; readonly mode: 'await' | 'release' })
   /** Wakes whoever sleeps on the doorbell at the address (host only; nothing on a GPU). */
   | (Located & { readonly kind: 'wake'; readonly address: Operand })
   /** Exchange within a warp of 32 threads: value of lane `lane` (u32). A single-thread target returns the value. */

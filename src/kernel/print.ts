@@ -197,6 +197,9 @@ class Printer {
         this.#nested(s.poll);
         this.#line(`} until ${operand(s.condition)}`);
         break;
+      case 'launchOrder':
+        this.#line(`${s.mode} launch`, place);
+        break;
       case 'wake':
         this.#line(`wake ${address(s.address, 0)}`, place);
         break;

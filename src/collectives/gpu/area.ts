@@ -28,7 +28,7 @@ export const MAX_GPU_RANKS = 32;
 export const MAX_GPU_BLOCKS = 320;
 
 /** Most blocks of a launch of an LL program. */
-export const LL_BLOCKS = 64;
+export const LL_BLOCKS = 128;
 
 /** Bytes of an LL line, and of the data in it. */
 export const LINE_BYTES = 16;
@@ -54,7 +54,7 @@ export interface AreaSizes {
 export const GPU_AREA: AreaSizes = {
   blocks: MAX_GPU_BLOCKS,
   llBlocks: LL_BLOCKS,
-  llBankBytes: 64 * 1024,
+  llBankBytes: 32 * 1024,
   pairChannels: PAIR_CHANNELS,
   pairBankBytes: 16 * 1024,
   stageBytes: 16 * 1024 * 1024,

@@ -31,9 +31,21 @@ export interface GpuCall {
   readonly count: number;
 }
 
+/**
+ * Who moves what is not combined from several ranks' data, and data that go to or come from one rank: the source writes
+ * (push), the target reads (pull), or all ranks take a part of it (split: broadcast and reduce only).
+ */
+export type Copies = 'push' | 'pull' | 'split';
+
 /** A way to run a collective: its program and how large the launch is. */
 export type GpuShape =
-  | { readonly program: 'LL'; readonly blocks: number; readonly threads: number }
+  | {
+      readonly program: 'LL';
+      readonly blocks: number;
+      readonly threads: number;
+      /** Lines of a thread, where all data go in one round; absent: as many rounds and lines as it takes. */
+      readonly lines?: number;
+    }
   | {
       readonly program: 'Direct';
       readonly blocks: number;
@@ -42,8 +54,7 @@ export type GpuShape =
       readonly unroll: number;
       /** Blocks that a multiprocessor must hold at a time. */
       readonly residency: number;
-      /** Copies are written by their source (push) or read by their target (pull). */
-      readonly copies: 'push' | 'pull';
+      readonly copies: Copies;
     };
 
 export function callBytes({ type, count }: Pick<GpuCall, 'type' | 'count'>): number {

@@ -17,7 +17,7 @@ import { ELEMENT_TYPES } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
 import { directArithmetic, type Reduction } from '../arithmetic.js';
 import { type AreaSizes, BlockState, Cell } from './area.js';
-import type { GpuCollective } from './call.js';
+import type { Copies, GpuCollective } from './call.js';
 import { awaitLines, flagOf, storeLine } from './line.js';
 import { type Move, type Movers, moveBytes } from './move.js';
 import { type Addressing, MAP_SLOTS, OFFSET_BITS, STAGED } from './names.js';
@@ -33,8 +33,8 @@ export interface DirectGpuParameters {
   readonly threads: number;
   /** Packets of each source that a thread has under way. */
   readonly unroll: number;
-  /** Copies are written by their source (push, the default) or read by their target (pull). */
-  readonly copies?: 'push' | 'pull';
+  /** Who moves copies; see Copies. Default: push. */
+  readonly copies?: Copies;
   /** Sizes of the areas; those of GPUs by default. */
   readonly sizes?: AreaSizes;
 }
@@ -48,19 +48,21 @@ interface Uses {
   readonly recv: boolean;
 }
 
-function usesOf(collective: GpuCollective, copies: 'push' | 'pull'): Uses {
+function usesOf(collective: GpuCollective, copies: Copies): Uses {
   switch (collective) {
     case 'allReduce':
-    case 'broadcast':
-    case 'reduce':
       return { send: true, recv: true };
+    case 'reduce':
+      return { send: true, recv: copies !== 'pull' };
+    case 'broadcast':
+      return { send: copies !== 'push', recv: copies !== 'pull' };
     case 'reduceScatter':
     case 'scatter':
       return { send: true, recv: false };
     case 'gather':
       return { send: false, recv: true };
     default:
-      return { send: copies === 'pull', recv: copies === 'push' };
+      return { send: copies === 'pull', recv: copies !== 'pull' };
   }
 }
 
@@ -250,11 +252,38 @@ function ranksInOrder(k: KernelBuilder, team: Team, collective: GpuCollective, r
   }
 }
 
+/** Blocks out of this many, one copies at the root of a broadcast. */
+const COPIERS = 4;
+
+/**
+ * Shares the blocks out to several movements, so that all of them go on at a time; where there are too few blocks, all
+ * of them do one movement after the other.
+ */
+function inGroups(
+  k: KernelBuilder,
+  movers: Movers,
+  count: number,
+  body: (index: number, group: Movers) => void,
+): void {
+  const { block, blocks } = movers;
+  const apart = blocks.ge(count);
+  for (let i = 0; i < count; i++) {
+    k.if(apart.not().or(block.rem(count).eq(i)), () => {
+      body(i, {
+        ...movers,
+        block: k.select(apart, block.div(count), block),
+        blocks: k.select(apart, blocks.add(count - 1 - i).div(count), blocks),
+      });
+    });
+  }
+}
+
 /** The direct program of a collective; its descriptor is GpuWork. */
 export function directGpu(traits: Traits, parameters: DirectGpuParameters): Program {
   const { collective, reduction, ranks, threads, unroll, copies = 'push' } = parameters;
   const elementBytes = ELEMENT_TYPES[reduction.type].size;
   return kernel(`direct_${collective}`, traits, (k, work) => {
+    k.awaitLaunch();
     const block = new DirectBlock(k, work, parameters);
     const { team } = block;
     const { self } = team;
@@ -267,6 +296,47 @@ export function directGpu(traits: Traits, parameters: DirectGpuParameters): Prog
     const move = (movers: Movers, job: Pick<Move, 'sources' | 'targets' | 'bytes'>) => {
       const one: Move['combine'] = ([packet]) => packet!;
       moveBytes(k, movers, { ...job, elementBytes, combine: combine ?? one });
+    };
+
+    /** `source` is the root's input, `recvs` the results, the root's first. */
+    const broadcast = (
+      movers: Movers,
+      { bytes, part }: Piece,
+      source: Value<'ptr'>,
+      recvs: readonly Value<'ptr'>[],
+      mine: Member,
+    ) => {
+      const isRoot = self.eq(root);
+      if (copies === 'push') {
+        k.if(isRoot, () => move(movers, { sources: [mine.send], targets: recvs, bytes }));
+        return;
+      }
+      const isApart = isRoot.and(mine.send.ne(mine.recv));
+      const keep = (copiers: Movers) => move(copiers, { sources: [mine.send], targets: [mine.recv], bytes });
+      if (copies === 'pull' || ranks === 1) {
+        k.if(isApart, () => keep(movers));
+        k.if(isRoot.not(), () => move(movers, { sources: [source], targets: [mine.recv], bytes }));
+        return;
+      }
+      // Some of the root's blocks copy its own result meanwhile.
+      const low = part.mul(selfWide).min(bytes);
+      const own = isApart.and(movers.blocks.ge(COPIERS));
+      const quarter = (blocks: Value<'u32'>) => blocks.div(COPIERS);
+      const isCopier = own.and(movers.block.rem(COPIERS).eq(COPIERS - 1));
+      k.if(
+        isCopier,
+        () => keep({ ...movers, block: quarter(movers.block), blocks: quarter(movers.blocks) }),
+        () => {
+          const block = k.select(own, movers.block.sub(quarter(movers.block)), movers.block);
+          const blocks = k.select(own, movers.blocks.sub(quarter(movers.blocks)), movers.blocks);
+          const others = recvs.slice(1).map((recv) => recv.offset(low));
+          move(
+            { ...movers, block, blocks },
+            { sources: [source.offset(low)], targets: others, bytes: part.min(bytes.sub(low)) },
+          );
+        },
+      );
+      k.if(isApart.and(own.not()), () => keep(movers));
     };
 
     const perform = (movers: Movers, piece: Piece) => {
@@ -284,6 +354,10 @@ export function directGpu(traits: Traits, parameters: DirectGpuParameters): Prog
           move(movers, { sources: at(sends, low), targets: at(recvs, low), bytes: size });
           break;
         case 'reduce': {
+          if (copies === 'pull') {
+            k.if(self.eq(root), () => move(movers, { sources: sends, targets: [mine.recv], bytes }));
+            break;
+          }
           let target = recvs[0]!;
           recvs.forEach((recv, rank) => {
             target = k.select(root.eq(rank), recv, target);
@@ -295,19 +369,10 @@ export function directGpu(traits: Traits, parameters: DirectGpuParameters): Prog
           move(movers, { sources: at(sends, sendStride.mul(selfWide)), targets: [mine.recv], bytes });
           break;
         case 'broadcast':
-          if (ranks > 1) {
-            move(movers, {
-              sources: at(sends.slice(0, 1), low),
-              targets: at(recvs.slice(1), low),
-              bytes: size,
-            });
-          }
-          k.if(self.eq(root).and(mine.send.ne(mine.recv)), () => {
-            move(movers, { sources: [mine.send], targets: [mine.recv], bytes });
-          });
+          broadcast(movers, piece, sends[0]!, recvs, mine);
           break;
         case 'allGather':
-          if (copies === 'push') {
+          if (copies !== 'pull') {
             move(movers, { sources: [mine.send], targets: at(recvs, recvStride.mul(selfWide)), bytes });
           } else {
             order.forEach((rank, i) => {
@@ -320,13 +385,13 @@ export function directGpu(traits: Traits, parameters: DirectGpuParameters): Prog
           }
           break;
         case 'allToAll':
-          order.forEach((rank, i) => {
-            const theirs = rank.cast('u64');
+          inGroups(k, movers, ranks, (i, group) => {
+            const theirs = order[i]!.cast('u64');
             const [source, target] =
-              copies === 'push'
-                ? [mine.send.offset(sendStride.mul(theirs)), recvs[i]!.offset(recvStride.mul(selfWide))]
-                : [sends[i]!.offset(sendStride.mul(selfWide)), mine.recv.offset(recvStride.mul(theirs))];
-            move(movers, { sources: [source], targets: [target], bytes });
+              copies === 'pull'
+                ? [sends[i]!.offset(sendStride.mul(selfWide)), mine.recv.offset(recvStride.mul(theirs))]
+                : [mine.send.offset(sendStride.mul(theirs)), recvs[i]!.offset(recvStride.mul(selfWide))];
+            move(group, { sources: [source], targets: [target], bytes });
           });
           break;
         case 'gather': {
@@ -373,6 +438,7 @@ export function directGpu(traits: Traits, parameters: DirectGpuParameters): Prog
           sendStride: block.number('sendStride'),
           recvStride: block.number('recvStride'),
         });
+        k.releaseLaunch();
         block.meet();
       },
     );

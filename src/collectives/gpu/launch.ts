@@ -12,11 +12,12 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { ELEMENT_TYPES, type ElementType, REDUCE_OPS } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import { type AreaSizes, GPU_AREA, LINE_DATA } from './area.js';
+import { type AreaSizes, areaLayout, GPU_AREA, LINE_BYTES, LINE_DATA } from './area.js';
 import { callBytes, GPU_COLLECTIVES, type GpuCall, type GpuShape, type GpuTeam } from './call.js';
 import { directGpu } from './direct.js';
 import { lowLatency } from './low-latency.js';
-import { gpuShape } from './shape.js';
+import { oneRound } from './one-round.js';
+import { gpuShape, mayOverlap } from './shape.js';
 import { gpuWork } from './work.js';
 
 /** A launch. Equal keys mean equal programs, to be compiled once. */
@@ -27,6 +28,12 @@ export interface GpuLaunch {
   readonly threads: number;
   /** Bytes that a block (LL) or a rank (direct) takes of what is split: for the descriptor. */
   readonly share: number;
+  /**
+   * Whether to launch it with programmatic stream serialization (GPUs of capability 9.0 and up), so that it may begin
+   * before the launch before is over: programs wait for that themselves. Saves most of the time between two launches.
+   * Not where ranks share a GPU: blocks that wait for their turn would keep another rank's blocks from running.
+   */
+  readonly overlap: boolean;
   /** Options of the ptx target for the program, besides the architecture. */
   readonly compile: {
     readonly threads: number;
@@ -65,6 +72,14 @@ export function gpuLaunch(team: GpuTeam, call: GpuCall): GpuLaunch {
   return launchOf(team, call, gpuShape(team, call));
 }
 
+function requireOneRound(share: number, lines: number, slotBytes: number): void {
+  if (share <= lines * LINE_DATA && lines * LINE_BYTES <= slotBytes) return;
+  throw new TuttiError(
+    'internalError',
+    `${share} bytes in one round of ${lines} lines a block, into slots of ${slotBytes} bytes`,
+  );
+}
+
 /** The launch of a call in a given shape. */
 export function launchOf(
   team: GpuTeam,
@@ -75,6 +90,7 @@ export function launchOf(
   const { ranks, addressing } = team;
   const { collective } = call;
   const { blocks, threads } = shape;
+  const overlap = mayOverlap(team, call);
   const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
   const type = reduces ? call.type : BY_SIZE[ELEMENT_TYPES[call.type].size]!;
   const op = reduces ? (call.op ?? 'sum') : 'sum';
@@ -83,14 +99,20 @@ export function launchOf(
   const bytes = callBytes(call);
   const split = (parts: number, grain: number) => Math.ceil(bytes / (parts * grain)) * grain;
   if (shape.program === 'LL') {
+    const { lines } = shape;
+    const share = split(blocks, LL_GRAIN);
+    if (lines !== undefined) requireOneRound(share, threads * lines, areaLayout(ranks, sizes).slotBytes);
+    const parameters = { collective, reduction, ranks, sizes };
     return {
-      key: ['LL', collective, type, op, ranks].join('/'),
+      key: ['LL', collective, type, op, ranks, lines ?? 'many'].join('/'),
       shape,
       blocks,
       threads,
-      share: split(blocks, LL_GRAIN),
+      share,
+      overlap,
       compile: { threads: LL_THREADS, blocksPerMultiprocessor: 1, descriptorBytes },
-      build: (traits) => lowLatency(traits, { collective, reduction, ranks, sizes }),
+      build: (traits) =>
+        lines === undefined ? lowLatency(traits, parameters) : oneRound(traits, { ...parameters, lines }),
     };
   }
   const { unroll, residency, copies } = shape;
@@ -101,6 +123,7 @@ export function launchOf(
     blocks,
     threads,
     share: split(ranks, DIRECT_GRAIN),
+    overlap,
     compile: { threads, blocksPerMultiprocessor: residency, descriptorBytes },
     build: (traits) =>
       directGpu(traits, { collective, reduction, ranks, addressing, threads, unroll, copies, sizes }),

@@ -1,50 +1,107 @@
 /**
- * Which program in which shape: the table that measurements on GPUs have filled (docs/gpu-notes.md).
+ * Which program in which shape: a table from measurements on two H200 (docs/gpu-notes.md), and rules that carry it to
+ * other numbers of ranks and smaller GPUs.
  */
 
-import { LL_BLOCKS } from './area.js';
-import { callBytes, type GpuCall, type GpuShape, type GpuTeam } from './call.js';
+import { areaLayout, LINE_BYTES, LINE_DATA, LL_BLOCKS } from './area.js';
+import { callBytes, type GpuCall, type GpuCollective, type GpuShape, type GpuTeam } from './call.js';
 
 const KB = 1024;
 const MB = 1024 * KB;
+const WARP = 32;
 
-/** Threads of a block: 16 warps, as many as hide the latency of a link with a few loads each. */
-const THREADS = 512;
+/** Threads of a block of direct programs: 16 warps, as many as hide the latency of a link with a few loads each. */
+const DIRECT_THREADS = 512;
 
-/** Blocks of the team's GPUs that run at the same time, with so many on a multiprocessor. */
+/** Blocks of one rank that run at the same time, with so many on a multiprocessor. */
 function resident(team: GpuTeam, residency: number): number {
   return Math.max(1, Math.floor((team.multiprocessors * residency) / team.ranksPerDevice));
 }
 
-/** Bytes that a rank sends to each of the others. */
-function bytesPerPeer(call: GpuCall): number {
-  return callBytes(call);
+/** Data in LL lines take twice their bytes; on two H200 they are faster up to this much for each peer. */
+const MOST_LOW_LATENCY = 512 * KB;
+
+/**
+ * Most bytes per peer that go as LL lines. They cost 2 x bytes x peers on the link, where a direct program costs a fixed
+ * time more and bytes x peers; a two-shot all-reduce only 2 x bytes x peers / ranks.
+ */
+function mostLowLatency({ ranks }: GpuTeam, collective: GpuCollective): number {
+  const peers = Math.max(1, ranks - 1);
+  const twoShot = collective === 'allReduce' || collective === 'reduce' || collective === 'broadcast';
+  return MOST_LOW_LATENCY / (twoShot ? (2 * peers * peers) / Math.max(2, ranks) : peers);
 }
 
-/** Most bytes per peer that go as LL lines. */
-function mostLowLatency(team: GpuTeam): number {
-  return team.ranks === 2 ? 512 * KB : Math.floor((512 * KB) / team.ranks);
+/** Threads of a block in LL programs: few where latency is all, more where many blocks would cost more. */
+function lowLatencyThreads(lines: number): number {
+  if (lines <= 256) return 2 * WARP;
+  if (lines <= 2048) return 4 * WARP;
+  return lines <= 32768 ? 8 * WARP : 16 * WARP;
 }
 
-export function gpuShape(team: GpuTeam, call: GpuCall): GpuShape {
-  const bytes = bytesPerPeer(call);
-  if (call.collective === 'barrier') return { program: 'LL', blocks: 1, threads: 32 };
-  if (bytes <= mostLowLatency(team)) {
-    const wanted = bytes <= 4 * KB ? 1 : Math.ceil(bytes / (4 * KB));
-    return {
-      program: 'LL',
-      blocks: Math.min(LL_BLOCKS, wanted, resident(team, 1)),
-      threads: THREADS,
-    };
+function lowLatencyShape(team: GpuTeam, bytes: number): GpuShape {
+  const lines = Math.max(1, Math.ceil(bytes / LINE_DATA));
+  const slotLines = areaLayout(team.ranks).slotBytes / LINE_BYTES;
+  const most = Math.min(LL_BLOCKS, resident(team, 1));
+  if (lines <= WARP) return { program: 'LL', blocks: 1, threads: WARP, lines: 1 };
+  // As few threads as the table says, unless the blocks are too few for it.
+  for (let threads = lowLatencyThreads(lines); threads <= 16 * WARP; threads *= 2) {
+    for (const perThread of [1, 2]) {
+      const blocks = Math.ceil(lines / (threads * perThread));
+      const fits = threads * perThread <= slotLines && blocks <= most;
+      // Whole pairs of lines are shared out, which may be one line more in a block.
+      if (fits && 2 * Math.ceil(lines / (2 * blocks)) <= threads * perThread) {
+        return { program: 'LL', blocks, threads, lines: perThread };
+      }
+      if (blocks <= most && perThread === 1) break;
+    }
   }
-  const residency = 2;
-  const blocks = bytes <= 4 * MB ? 64 : resident(team, bytes >= 128 * MB ? residency : 1);
-  return {
+  return { program: 'LL', blocks: most, threads: 16 * WARP };
+}
+
+/** Direct programs by bytes: of each peer's data for copies, of all data where results are combined or go to all. */
+function directShape(team: GpuTeam, collective: GpuCollective, bytes: number): GpuShape {
+  const of = (
+    blocks: number,
+    unroll: number,
+    copies: 'push' | 'pull' | 'split' = 'push',
+    residency = 1,
+  ): GpuShape => ({
     program: 'Direct',
     blocks: Math.min(blocks, resident(team, residency)),
-    threads: THREADS,
-    unroll: 4,
+    threads: DIRECT_THREADS,
+    unroll,
     residency,
-    copies: 'push',
-  };
+    copies,
+  });
+  const all = resident(team, 1);
+  switch (collective) {
+    case 'allReduce':
+      if (bytes <= 4 * MB) return of(64, 2);
+      return bytes < 128 * MB ? of(all, 4) : of(2 * all, 4, 'push', 2);
+    case 'reduceScatter':
+      return bytes < 128 * MB ? of(64, bytes < MB ? 2 : 4) : of(all, 8);
+    case 'broadcast':
+      if (team.ranks === 2 && bytes <= 4 * MB) return of(64, 4);
+      return bytes < 16 * MB ? of(64, 4, 'split') : of(all, 8, 'split');
+    case 'reduce':
+      if (team.ranks > 2 || bytes <= 4 * MB) return of(64, 4, 'split');
+      return bytes < 256 * MB ? of(64, 4, 'pull') : of(all, 8, 'pull');
+    default:
+      if (bytes < 2 * MB) return of(64, 2);
+      return bytes < 8 * MB ? of(64, 4) : of(all, 8);
+  }
+}
+
+/** The shape for a call; equal on all ranks. */
+export function gpuShape(team: GpuTeam, call: GpuCall): GpuShape {
+  const { collective } = call;
+  if (collective === 'barrier') return { program: 'LL', blocks: 1, threads: WARP };
+  const bytes = callBytes(call);
+  if (bytes <= mostLowLatency(team, collective)) return lowLatencyShape(team, bytes);
+  return directShape(team, collective, bytes);
+}
+
+/** Whether a launch of so much may begin before the one before in its stream is over; see GpuLaunch. */
+export function mayOverlap(team: GpuTeam, call: GpuCall): boolean {
+  return team.ranksPerDevice === 1 && callBytes(call) < 8 * MB;
 }

@@ -24,18 +24,18 @@ export class Team {
     readonly k: KernelBuilder,
     readonly work: Value<'ptr'>,
     readonly ranks: number,
-    /** A struct with the fields `self`, `own` and `areas` of GpuWork. */
+    /** A struct with the fields `self` and `areas` of GpuWork. */
     readonly fields: Pick<GpuWork, 'fields'> = gpuWork(ranks),
     sizes?: AreaSizes,
   ) {
     const layout = fields as GpuWork;
     this.layout = areaLayout(ranks, sizes);
     this.self = k.field(work, layout, 'self');
-    this.own = k.field(work, layout, 'own');
+    this.own = k.field(work, layout, 'areas', 0);
     this.block = k.blockIndex;
     this.peers = Array.from({ length: ranks - 1 }, (_, i) => {
       const rank = this.after(i + 1);
-      return { rank, area: k.field(work, layout, 'areas', rank) };
+      return { rank, area: k.field(work, layout, 'areas', i + 1) };
     });
   }
 
@@ -49,6 +49,8 @@ export class Team {
 
   /** The area of a rank known at run time. */
   areaOf(rank: Value<'u32'>): Value<'ptr'> {
-    return this.k.field(this.work, this.fields as GpuWork, 'areas', rank);
+    const { k, ranks, self } = this;
+    const distance = k.select(rank.ge(self), rank.sub(self), rank.add(ranks).sub(self));
+    return k.field(this.work, this.fields as GpuWork, 'areas', distance);
   }
 }

@@ -32,8 +32,7 @@ function makeWork(ranks: number) {
     maps: 'ptr',
     self: 'u32',
     root: 'u32',
-    /** The areas of this rank and of all ranks, as this rank addresses them. */
-    own: 'ptr',
+    /** The areas of all ranks as this rank addresses them: its own, the next rank's, and so on around. */
     areas: array('ptr', ranks),
   });
 }
@@ -59,7 +58,7 @@ function makeMessageWork(ranks: number) {
     maps: 'ptr',
     self: 'u32',
     groups: 'u32',
-    own: 'ptr',
+    /** As in GpuWork. */
     areas: array('ptr', ranks),
     /** Messages in the order of their groups; `name` is that of a receive buffer. */
     address: array('u64', MAX_MESSAGES),
@@ -111,6 +110,7 @@ export interface GpuArguments {
   readonly sendName: number | bigint;
   readonly recvName: number | bigint;
   readonly maps?: number | bigint;
+  /** The areas of all ranks as this rank addresses them, by rank. */
   readonly areas: readonly (number | bigint)[];
 }
 
@@ -125,8 +125,8 @@ export function writeGpuWork(view: DataView, base: number, share: number, args: 
   at.set('argument', args.op === undefined ? 0 : directArgument(args.type, args.op, args.areas.length));
   at.set('maps', args.maps ?? 0);
   at.set('self', args.self).set('root', args.root ?? 0);
-  at.set('own', args.areas[args.self]!);
+  const ranks = args.areas.length;
   args.areas.forEach((area, rank) => {
-    at.set('areas', area, rank);
+    at.set('areas', area, (rank - args.self + ranks) % ranks);
   });
 }

@@ -256,6 +256,7 @@ class Compiler {
         return;
       }
       case 'wake':
+      case 'launchOrder': // launches of a stream never overlap here
         return;
       case 'shuffle': {
         const site = this.#site('shuffle', s);

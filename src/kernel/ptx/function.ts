@@ -37,6 +37,10 @@ const NANOSLEEP_VERSION: PtxVersion = 63;
 /** Parameters of every entry function, in this order. */
 export const PARAMETERS = ['descriptor', 'abort', 'status'] as const;
 
+/** Where launches of a stream may overlap: `griddepcontrol`. */
+const LAUNCH_ORDER_CAPABILITY = 90;
+const LAUNCH_ORDER_VERSION: PtxVersion = 78;
+
 /** Width of a warp less one: lane numbers are taken from the whole warp. */
 const SHUFFLE_CLAMP = '31';
 const ALL_LANES = '0xffffffff';
@@ -362,6 +366,12 @@ class FunctionCompiler {
         break;
       case 'wait':
         this.#wait(s);
+        break;
+      case 'launchOrder':
+        if (code.capability >= LAUNCH_ORDER_CAPABILITY) {
+          code.need(LAUNCH_ORDER_VERSION);
+          code.op(`griddepcontrol.${s.mode === 'await' ? 'wait' : 'launch_dependents'}`);
+        }
         break;
       case 'wake':
         break;

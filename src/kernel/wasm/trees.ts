@@ -92,6 +92,7 @@ function operandsOf(s: Statement): readonly Operand[] {
       return [s.status];
     case 'fence':
     case 'barrier':
+    case 'launchOrder':
     case 'loop':
     case 'break':
     case 'continue':
@@ -350,6 +351,7 @@ class Lowering {
         return;
       }
       case 'barrier':
+      case 'launchOrder':
         return;
       case 'if': {
         const condition = this.#take(s.condition);

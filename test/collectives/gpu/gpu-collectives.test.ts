@@ -1,6 +1,11 @@
 /** Programs for GPUs in the interpreter: several ranks, blocks and threads, all schedules of a seed, weak memory. */
 import { describe, expect, it } from 'vitest';
-import { GPU_COLLECTIVES, type GpuCollective, type GpuShape } from '#src/collectives/gpu/call.js';
+import {
+  type Copies,
+  GPU_COLLECTIVES,
+  type GpuCollective,
+  type GpuShape,
+} from '#src/collectives/gpu/call.js';
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
 import { explore } from '#src/kernel/interpreter/explore.js';
 import type { MachineOptions } from '#src/kernel/interpreter/machine.js';
@@ -10,6 +15,8 @@ import { gpuBufferElements, type SimulatedGpuCall, SimulatedGpuTeam } from './gp
 
 /** Multiplies the numbers of seeds, for long runs by hand. */
 const EFFORT = Number(process.env.TUTTI_TEST_EFFORT ?? 1);
+
+const COPIES: readonly Copies[] = ['push', 'pull', 'split'];
 
 function inputsOf(call: SimulatedGpuCall, ranks: number, next: () => number): bigint[][] {
   const { send } = gpuBufferElements(call.collective, call.count, ranks);
@@ -37,8 +44,13 @@ function run(
   for (const check of checks) check();
 }
 
-const LL = (blocks: number, threads: number): GpuShape => ({ program: 'LL', blocks, threads });
-const direct = (blocks: number, threads: number, copies: 'push' | 'pull' = 'push'): GpuShape => ({
+const LL = (blocks: number, threads: number, lines?: number): GpuShape => ({
+  program: 'LL',
+  blocks,
+  threads,
+  ...(lines === undefined ? {} : { lines }),
+});
+const direct = (blocks: number, threads: number, copies: Copies = 'push'): GpuShape => ({
   program: 'Direct',
   blocks,
   threads,
@@ -50,8 +62,8 @@ const direct = (blocks: number, threads: number, copies: 'push' | 'pull' = 'push
 function randomShape(next: () => number): GpuShape {
   const blocks = pick([1, 2, 3], next);
   return next() < 0.5
-    ? LL(blocks, pick([4, 8], next))
-    : direct(blocks, 4, pick(['push', 'pull'] as const, next));
+    ? pick([LL(blocks, 4), LL(blocks, 8), LL(blocks, 4, 1), LL(blocks, 4, 2), LL(blocks, 8, 1)], next)
+    : direct(blocks, 4, pick(COPIES, next));
 }
 
 function randomCall(
@@ -62,7 +74,9 @@ function randomCall(
 ): SimulatedGpuCall {
   const type = pick(ELEMENT_TYPE_NAMES, next);
   const { size } = ELEMENT_TYPES[type];
-  const most = Math.floor(160 / size);
+  const lines = shape.program === 'LL' ? shape.lines : undefined;
+  const bytes = lines === undefined ? 160 : shape.blocks * shape.threads * lines * 8;
+  const most = Math.floor(bytes / size);
   const staged = shape.program === 'Direct' && next() < 0.3 ? [pick([0, 1], next)] : [];
   return {
     collective,
@@ -91,6 +105,22 @@ describe('LL programs on GPUs', () => {
   });
 });
 
+describe('LL programs of one round on GPUs', () => {
+  const collectives = GPU_COLLECTIVES.filter((c) => c !== 'barrier');
+  it.each(collectives)('move %s of any type and size between 2 and 3 ranks', (collective) => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 1);
+        const ranks = pick([2, 3], next);
+        const shape = LL(pick([1, 2, 3], next), 4, pick([1, 2], next));
+        run(machine, ranks, [randomCall(ranks, next, collective, shape)], next);
+      },
+      { seeds: 6 * EFFORT },
+    );
+    expect(runs).toBe(12 * EFFORT);
+  });
+});
+
 describe('direct programs on GPUs', () => {
   const collectives = GPU_COLLECTIVES.filter((c) => c !== 'barrier');
   it.each(collectives)('move %s of any type and size between 2 and 3 ranks', (collective) => {
@@ -98,7 +128,7 @@ describe('direct programs on GPUs', () => {
       (machine) => {
         const next = random(machine.seed + 1);
         const ranks = pick([2, 3], next);
-        const shape = direct(pick([1, 2, 3], next), 4, pick(['push', 'pull'] as const, next));
+        const shape = direct(pick([1, 2, 3], next), 4, pick(COPIES, next));
         run(machine, ranks, [randomCall(ranks, next, collective, shape)], next);
       },
       { seeds: 6 * EFFORT },

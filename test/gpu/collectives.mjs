@@ -1,0 +1,403 @@
+/**
+ * Runs the collective programs for GPUs on the GPUs of this machine: correctness of sizes, types and operators, then
+ * times over shapes (program, blocks, threads, packets under way), from which the table in
+ * src/collectives/gpu/shape.ts comes.
+ *
+ * Usage: node test/gpu/collectives.mjs [--ranks 2] [--share] [--parts check,sweep,...] [--out FILE] [--seconds N]
+ * `--share` puts all ranks on GPU 0. Result: one JSON object; exit status 1 when a result is wrong.
+ */
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { GPU_COLLECTIVES } from '#src/collectives/gpu/call.js';
+import { gpuLaunch, launchOf } from '#src/collectives/gpu/launch.js';
+import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES } from '#src/kernel/element-types.js';
+import {
+  encode,
+  isNarrowFloat,
+  narrowBits,
+  orderedReduce,
+  reduceBits,
+  sameBits,
+  widenBits,
+} from '#src/kernel/numeric.js';
+import { GpuRanks } from './pair.mjs';
+
+const { values } = parseArgs({
+  options: {
+    ranks: { type: 'string', default: '2' },
+    share: { type: 'boolean', default: false },
+    parts: { type: 'string', default: 'check,allReduce,others' },
+    out: { type: 'string' },
+    seconds: { type: 'string', default: '120' },
+  },
+});
+
+const KB = 1024;
+const MB = 1024 * KB;
+const ranks = Number(values.ranks);
+const deadline = Date.now() + 1000 * Number(values.seconds);
+const gpus = new GpuRanks(ranks, { shareDevice: values.share });
+const { team } = gpus;
+const parts = values.parts.split(',');
+const largest = parts.some((p) => !p.startsWith('check')) ? 512 * MB : 64 * MB;
+const room = largest + 4096;
+const sends = gpus.ranks.map((r) => r.alloc(room));
+const recvs = gpus.ranks.map((r) => r.alloc(room));
+const report = {
+  gpu: gpus.ranks[0].name,
+  driver: gpus.driver,
+  ranks,
+  share: values.share,
+  date: new Date().toISOString(),
+  checks: 0,
+  failures: [],
+  rows: [],
+};
+
+function random(seed) {
+  let state = (seed * 2654435761 + 12345) >>> 0;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    state >>>= 0;
+    return state / 4294967296;
+  };
+}
+const next = random(Number(process.env.SEED ?? 1));
+
+const ARRAYS = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array };
+const hasBlocks = (collective) => ({
+  send: ['reduceScatter', 'allToAll', 'scatter'].includes(collective) ? ranks : 1,
+  recv: ['allGather', 'allToAll', 'gather'].includes(collective) ? ranks : 1,
+});
+
+function directReduce(type, op, contributions) {
+  if (isNarrowFloat(type) && (op === 'sum' || op === 'avg')) {
+    const wide = contributions.map((bits) => BigInt(widenBits(type, Number(bits))));
+    let total = wide.slice(1).reduce((a, b) => reduceBits('float32', 'sum', a, b), wide[0]);
+    if (op === 'avg') total = reduceBits('float32', 'prod', total, encode('float32', Math.fround(1 / ranks)));
+    return BigInt(narrowBits(type, Number(total)));
+  }
+  return orderedReduce(type, op, contributions);
+}
+
+function expected(call, inputs) {
+  const { collective, count, type, op, root } = call;
+  const reduced = (i) =>
+    directReduce(
+      type,
+      op,
+      inputs.map((input) => BigInt(input[i])),
+    );
+  const from = (n, f) => Array.from({ length: n }, (_, i) => f(i));
+  return gpus.ranks.map((_, rank) => {
+    switch (collective) {
+      case 'allReduce':
+        return from(count, reduced);
+      case 'reduce':
+        return rank === root ? from(count, reduced) : [];
+      case 'reduceScatter':
+        return from(count, (i) => reduced(rank * count + i));
+      case 'broadcast':
+        return from(count, (i) => inputs[root][i]);
+      case 'allGather':
+        return inputs.flatMap((input) => [...input.subarray(0, count)]);
+      case 'gather':
+        return rank === root ? inputs.flatMap((input) => [...input.subarray(0, count)]) : [];
+      case 'scatter':
+        return from(count, (i) => inputs[root][rank * count + i]);
+      case 'allToAll':
+        return inputs.flatMap((input) => [...input.subarray(rank * count, (rank + 1) * count)]);
+      default:
+        return [];
+    }
+  });
+}
+
+/** One call with random inputs and poisoned outputs, compared bit by bit. */
+function check(call, shape, { unalign = [], inPlace = false } = {}) {
+  const { collective, type, count } = call;
+  const { size, kind } = ELEMENT_TYPES[type];
+  const blocks = hasBlocks(collective);
+  const inputs = gpus.ranks.map(() =>
+    ARRAYS[size].from({ length: blocks.send * count }, () => {
+      const v = Math.floor(next() * 17) - (kind === 'unsigned' ? 0 : 8);
+      const bits = encode(type, kind === 'float' ? v / 4 : v);
+      return size === 8 ? bits : Number(bits);
+    }),
+  );
+  const prepared = gpus.ranks.map((r, rank) => {
+    const off = BigInt((unalign[rank] ?? 0) * size);
+    const send = sends[rank] + off;
+    const recv = inPlace ? send : recvs[rank] + off;
+    r.fill(recv, 0xa5, blocks.recv * count * size + 64);
+    r.upload(send, inputs[rank]);
+    const args = { type, op: call.op, count, root: call.root, send, recv, sendName: send, recvName: recv };
+    return { ...gpus.prepare(rank, launchOf(team, call, shape), args), recv };
+  });
+  const what = `${collective} ${type} ${call.op} ${count} ${JSON.stringify(shape)} ${unalign} ${inPlace}`;
+  gpus.runOnce(prepared, what);
+  const want = expected(call, inputs);
+  report.checks++;
+  gpus.ranks.forEach((r, rank) => {
+    if (want[rank].length === 0) return;
+    const found = new ARRAYS[size](want[rank].length);
+    r.download(found, prepared[rank].recv);
+    const wrong = want[rank].findIndex((bits, i) => !sameBits(type, BigInt(found[i]), BigInt(bits)));
+    if (wrong >= 0) {
+      report.failures.push({
+        what,
+        rank,
+        element: wrong,
+        found: String(found[wrong]),
+        want: String(want[rank][wrong]),
+      });
+    }
+  });
+}
+
+const most = Math.max(1, Math.floor(team.multiprocessors / team.ranksPerDevice));
+const LL = (blocks, threads = 512, lines = undefined) => ({
+  program: 'LL',
+  blocks: Math.min(blocks, most),
+  threads,
+  ...(lines === undefined ? {} : { lines }),
+});
+const direct = (blocks, unroll = 4, copies = 'push', residency = 2) => ({
+  program: 'Direct',
+  blocks: Math.min(blocks, most * residency),
+  threads: 512,
+  unroll,
+  residency,
+  copies,
+});
+
+function checks() {
+  const oneRound = [LL(9, 512, 1), LL(9, 256, 2)];
+  const shapes = [LL(1, 64), LL(5), ...oneRound, direct(3), direct(7, 4, 'pull'), direct(7, 4, 'split')];
+  for (const collective of GPU_COLLECTIVES.filter((c) => c !== 'barrier')) {
+    for (const shape of shapes) {
+      for (const count of [1, 1000, 4099]) {
+        const type = ELEMENT_TYPE_NAMES[Math.floor(next() * 12)];
+        const call = { collective, type, op: 'sum', count, root: Math.floor(next() * ranks) };
+        const unalign = next() < 0.5 ? [] : gpus.ranks.map(() => Math.floor(next() * 9));
+        const inPlace = ['allReduce', 'broadcast'].includes(collective) && next() < 0.5;
+        check(call, shape, { unalign, inPlace });
+      }
+    }
+  }
+  const collective = 'allReduce';
+  for (const type of ELEMENT_TYPE_NAMES) {
+    for (const op of ['sum', 'avg']) check({ collective, type, op, count: 777, root: 0 }, LL(7, 512, 2));
+  }
+  for (const type of ['float32', 'bfloat16', 'float8e4m3']) {
+    check({ collective, type, op: 'avg', count: 70001, root: 0 }, direct(16));
+    check({ collective, type, op: 'sum', count: 5001, root: 0 }, LL(11, 512, 1));
+  }
+  // Many calls without a meeting in between, over one area, with blocks that come and go.
+  for (const count of [1, 600, 9000, 100000]) {
+    const call = { collective: 'allReduce', type: 'float32', op: 'sum', count, root: 0 };
+    check(call, gpuLaunch(team, call).shape);
+  }
+}
+
+function prepareFor(call, shape) {
+  return gpus.ranks.map((_, rank) =>
+    gpus.prepare(rank, launchOf(team, call, shape), {
+      type: call.type,
+      op: call.op,
+      count: call.count,
+      root: call.root,
+      send: sends[rank],
+      recv: recvs[rank],
+      sendName: sends[rank],
+      recvName: recvs[rank],
+    }),
+  );
+}
+
+/** Time of a call in a shape, as one row of the report. */
+function time(call, shape, bytes, { stream = false } = {}) {
+  if (Date.now() > deadline) return;
+  const prepared = prepareFor(call, shape);
+  const what = `${call.collective} of ${bytes} bytes, ${JSON.stringify(shape)}`;
+  const small = bytes <= 2 * MB;
+  const us = gpus.timeGraph(prepared, what, { calls: 20, launches: small ? 10 : bytes <= 32 * MB ? 2 : 1 });
+  const row = { collective: call.collective, bytes, shape, graph: Number(us.toFixed(3)) };
+  if (gpus.overlap) row.overlap = true;
+  if (stream) row.stream = Number(gpus.timeStream(prepared, what, small ? 200 : 20).toFixed(3));
+  report.rows.push(row);
+}
+
+function fillRandom() {
+  const chunk = new Float32Array(4 * MB).map(() => next() - 0.5);
+  gpus.ranks.forEach((r, rank) => {
+    for (let at = 0; at < largest; at += chunk.byteLength) r.upload(sends[rank] + BigInt(at), chunk);
+  });
+}
+
+/** In-place sums one behind the other in different shapes, without a meeting on the host: each doubles the values. */
+function checkChains() {
+  const type = 'int32';
+  const shapes = [
+    LL(8, 512, 1),
+    LL(3),
+    direct(5),
+    LL(4, 512, 2),
+    direct(16),
+    LL(1),
+    LL(16, 256, 1),
+    direct(1),
+  ];
+  for (let round = 0; round < 40; round++) {
+    const count = 1 + Math.floor(next() * 4000);
+    const inputs = gpus.ranks.map(() =>
+      Int32Array.from({ length: count }, () => Math.floor(next() * 4096) - 2048),
+    );
+    const calls = Array.from({ length: 12 }, () => shapes[Math.floor(next() * shapes.length)]);
+    const call = { collective: 'allReduce', type, op: 'sum', count, root: 0 };
+    gpus.ranks.forEach((r, rank) => {
+      r.upload(sends[rank], inputs[rank]);
+    });
+    const chain = calls.map((shape) =>
+      gpus.ranks.map((_, rank) => {
+        const at = sends[rank];
+        const args = { type, op: 'sum', count, root: 0, send: at, recv: at, sendName: at, recvName: at };
+        return gpus.prepare(rank, launchOf(team, call, shape), args);
+      }),
+    );
+    gpus.runOnce(chain.flat(), `chain ${JSON.stringify(calls)}`);
+    report.checks++;
+    gpus.ranks.forEach((r, rank) => {
+      const found = new Int32Array(count);
+      r.download(found, sends[rank]);
+      const want = (i) => inputs.reduce((sum, input) => sum + input[i], 0) * ranks ** (calls.length - 1);
+      const wrong = found.findIndex((value, i) => value !== (want(i) | 0));
+      if (wrong >= 0) report.failures.push({ what: 'chain', count, rank, element: wrong, calls });
+    });
+  }
+}
+
+const SIZES = [8, KB, 8 * KB, 32 * KB, 128 * KB, 512 * KB, 2 * MB, 8 * MB, 32 * MB, 128 * MB, 512 * MB];
+
+/** LL shapes of one round for so many bytes of each rank. */
+function oneRoundShapes(bytes) {
+  const list = [];
+  const count = Math.ceil(bytes / 8);
+  for (const lines of [1, 2]) {
+    for (const threads of [32, 64, 128, 256, 512]) {
+      const blocks = Math.ceil(count / (threads * lines));
+      if (blocks > 128 || (blocks === 1 && threads > 64 && count * 2 <= threads * lines)) continue;
+      if (blocks > 16 && threads < 128) continue;
+      list.push(LL(blocks, threads, lines));
+    }
+  }
+  return list;
+}
+
+function sweepAllReduce() {
+  const call = (bytes) => ({
+    collective: 'allReduce',
+    type: 'float32',
+    op: 'sum',
+    count: bytes / 4,
+    root: 0,
+  });
+  for (const overlap of [false, true]) {
+    gpus.overlap = overlap;
+    for (const bytes of SIZES) {
+      const list = bytes <= 512 * KB ? oneRoundShapes(bytes) : [];
+      if (bytes <= 8 * KB) list.push(LL(1));
+      if (bytes >= 512 * KB && bytes <= 2 * MB) list.push(LL(64));
+      if (bytes === 512 * KB) list.push(LL(128));
+      for (const blocks of bytes < 512 * KB ? [] : [32, 64, 96, 132, 264]) {
+        if (bytes / ranks / blocks < 8 * KB || (bytes >= 8 * MB && blocks < 96)) continue;
+        for (const unroll of blocks > 132 || bytes > 4 * MB ? [4] : [1, 2, 4]) {
+          list.push(direct(blocks, unroll, 'push', blocks > 132 ? 2 : 1));
+        }
+      }
+      for (const shape of list) time(call(bytes), shape, bytes, { stream: true });
+    }
+  }
+}
+
+function sweepOthers() {
+  gpus.overlap = true;
+  const ways = {
+    allGather: ['push', 'pull'],
+    allToAll: ['push', 'pull'],
+    broadcast: ['push', 'pull', 'split'],
+    reduce: ['pull', 'split'],
+  };
+  for (const collective of ['allGather', 'reduceScatter', 'allToAll', 'broadcast', 'reduce']) {
+    const perRank = !['broadcast', 'reduce'].includes(collective);
+    for (const bytes of SIZES.filter((n) => n >= KB)) {
+      const each = perRank ? bytes / ranks : bytes;
+      const call = { collective, type: 'float32', op: 'sum', count: each / 4, root: 0 };
+      const list = each <= 512 * KB ? oneRoundShapes(each).filter(({ threads }) => threads >= 128) : [];
+      for (const blocks of bytes < 512 * KB ? [] : [32, 64, 132, 264]) {
+        if (each / blocks < 8 * KB || (bytes >= 8 * MB && blocks < 64)) continue;
+        for (const copies of ways[collective] ?? ['push']) {
+          for (const unroll of bytes <= 8 * MB ? [2, 4] : [4, 8]) {
+            list.push(direct(blocks, unroll, copies, blocks > 132 ? 2 : 1));
+          }
+        }
+      }
+      for (const shape of list) time(call, shape, bytes);
+    }
+  }
+}
+
+/** What `gpuLaunch` chooses. */
+function chosen() {
+  gpus.overlap = true;
+  for (const collective of ['allReduce', 'allGather', 'reduceScatter', 'allToAll', 'broadcast', 'reduce']) {
+    const perRank = !['broadcast', 'reduce', 'allReduce'].includes(collective);
+    for (let bytes = 8; bytes <= 512 * MB; bytes *= 4) {
+      const count = Math.floor(perRank ? bytes / ranks / 4 : bytes / 4);
+      if (count === 0) continue;
+      const call = { collective, type: 'float32', op: 'sum', count, root: 0 };
+      time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
+    }
+  }
+}
+
+const clock = Date.now();
+report.seconds = {};
+try {
+  for (const part of parts) {
+    const start = Date.now();
+    gpus.overlap = part === 'checkOverlap';
+    if (part === 'check') checks();
+    if (part === 'checkOverlap' || part === 'check') checkChains();
+    if (part === 'allReduce') sweepAllReduce(fillRandom());
+    if (part === 'others') sweepOthers();
+    if (part === 'chosen') chosen(fillRandom());
+    report.seconds[part] = (Date.now() - start) / 1000;
+  }
+} catch (error) {
+  report.error = String(error?.stack ?? error);
+}
+report.seconds.all = (Date.now() - clock) / 1000;
+if (values.out !== undefined) writeFileSync(values.out, JSON.stringify(report));
+const best = new Map();
+for (const row of report.rows) {
+  const key = `${row.collective} ${row.bytes}${row.overlap ? ' overlap' : ''}`;
+  const list = best.get(key) ?? [];
+  list.push(row);
+  best.set(key, list);
+}
+for (const [key, list] of best) {
+  list.sort((a, b) => a.graph - b.graph);
+  const text = list.slice(0, 3).map(({ graph, stream, shape: s }) => {
+    const form =
+      s.program === 'LL'
+        ? `LL ${s.blocks}x${s.threads}x${s.lines ?? 'n'}`
+        : `D ${s.blocks} u${s.unroll} ${s.copies} r${s.residency}`;
+    return `${graph}${stream === undefined ? '' : ` (${stream})`} ${form}`;
+  });
+  console.log(`${key}: ${text.join(' | ')}`);
+}
+console.log(JSON.stringify({ ...report, rows: report.rows.length, failures: report.failures.slice(0, 8) }));
+process.exit(report.failures.length > 0 || report.error !== undefined ? 1 : 0);
