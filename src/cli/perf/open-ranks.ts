@@ -1,9 +1,9 @@
 /** Makes the communicators of this process's ranks, on the device of the run. */
+import { readLaunchEnvironment } from '../../bootstrap/launch-environment.js';
 import { Communicator, createLocalCommunicators } from '../../communicator/communicator.js';
 import { cuda } from '../../communicator/cuda/cuda-device-name.js';
 import type { CommunicatorOptions } from '../../communicator/settings.js';
 import { cudaDriver } from '../../device/cuda/driver.js';
-import { TuttiError } from '../../errors/tutti-error.js';
 import { CudaRanks } from './cuda-ranks.js';
 import { HostRanks } from './host-ranks.js';
 import type { PerfOptions } from './options.js';
@@ -49,14 +49,15 @@ async function openCuda(role: Here, options: PerfOptions, limits: CommunicatorOp
   const driver = cudaDriver();
   // Ranks beyond the GPUs share them, in turn.
   const gpuOf = (rank: number) => cuda(rank % Math.max(1, driver.deviceCount));
-  if (role.kind === 'rank') {
-    throw new TuttiError(
-      'invalidUsage',
-      'ranks on GPUs cannot be processes yet; measure them in one process with -g',
-    );
-  }
-  const gpus = Array.from({ length: role.ranks }, (_, rank) => gpuOf(rank));
-  const comms = await createLocalCommunicators(gpus, limits);
+  const launch = () => readLaunchEnvironment(process.env, process.ppid);
+  const own = () => launch().localRank ?? launch().rank;
+  const comms =
+    role.kind === 'all'
+      ? await createLocalCommunicators(
+          Array.from({ length: role.ranks }, (_, rank) => gpuOf(rank)),
+          limits,
+        )
+      : [await Communicator.fromEnv({ ...limits, device: gpuOf(own()) })];
   const ranks = await orClose(comms, () => CudaRanks.open(options, driver, comms));
   return { ranks, threads: 1, gpus: comms.length, close: () => closing(comms, ranks) };
 }
