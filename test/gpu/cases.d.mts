@@ -10,5 +10,4 @@ type How = (comms: readonly CudaCommunicator[], states: unknown, one: Case) => P
 
 export function randomCase(random: unknown, ranks: number, most: number): Case;
 export function runCase(comms: readonly CudaCommunicator[], one: Case, how?: How): Promise<string[]>;
-export const prepared: How;
-export const graphed: How;
+export const ways: Readonly<Record<'awaited' | 'prepared' | 'graphed', How>>;

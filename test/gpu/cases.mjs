@@ -2,7 +2,7 @@
  * Random calls of one communicator's ranks in this process: buffers with guards around them, poisoned outputs, results
  * compared with the reference bit by bit.
  */
-import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import { ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
 import { arrayOf, bitsOf, COLLECTIVES, difference, expected, lengths } from './reference.mjs';
 
 const REDUCING = ['allReduce', 'reduce', 'reduceScatter'];
@@ -61,12 +61,13 @@ function inPlaceParts({ collective, count, root }, rank) {
   }
 }
 
-/** One rank's buffers of a case: memory on the GPU, what was put there, and the views that are passed. */
-async function prepareRank(comm, one, rank, ranks) {
+/** One rank's buffers of a case: memory on the GPU, what was put there, and the views that are passed; dry: data only. */
+export async function prepareRank(comm, one, rank, ranks, dry = false) {
   const { type, count } = one;
   const Class = arrayOf(type);
   const length = lengths(one, rank, ranks);
   const sends = randomArray(type, length.send, one.seed + rank * 7919);
+  if (dry) return { sends };
   const place = one.inPlace ? inPlaceParts(one, rank) : undefined;
   const [sendOffset, recvOffset] = one.offsets[rank];
   const sides = {};
@@ -101,14 +102,13 @@ function callOf(comm, one, { send, recv }, extra = {}) {
 }
 
 /**
- * Runs a case on the communicators of all ranks. `how(comm, call)` makes the calls; by default they are awaited.
+ * Runs a case on the communicators of all ranks. `how` makes the calls, one of `ways`.
  * Returns what is wrong, one line each.
  */
-export async function runCase(comms, one, how = undefined) {
+export async function runCase(comms, one, how = awaited) {
   const ranks = comms.length;
   const states = await Promise.all(comms.map((comm, rank) => prepareRank(comm, one, rank, ranks)));
-  if (how !== undefined) await how(comms, states, one);
-  else await Promise.all(comms.map((comm, rank) => callOf(comm, one, states[rank])));
+  await how(comms, states, one);
   const sends = states.map(({ sends }) => bitsOf(sends, one.type));
   const wrong = [];
   for (const [rank, comm] of comms.entries()) {
@@ -146,6 +146,11 @@ function continueInPlace(want, found, { whole }, recv) {
   }
 }
 
+/** All of a case's calls, awaited. */
+export async function awaited(comms, states, one) {
+  await Promise.all(comms.map((comm, rank) => callOf(comm, one, states[rank])));
+}
+
 /** All of a case's calls through prepared operations. */
 export async function prepared(comms, states, one) {
   const operations = comms.map((comm, rank) => callOf(comm.prepare, one, states[rank]));
@@ -164,7 +169,5 @@ export async function graphed(comms, states, one) {
   for (const operation of [...loaded, ...graphs]) operation.release();
 }
 
-/** Bytes of a case on one rank, for limits. */
-export function caseBytes({ type, count }, ranks) {
-  return count * ranks * ELEMENT_TYPES[type].size;
-}
+/** The ways in which calls can be made. */
+export const ways = { awaited, prepared, graphed };

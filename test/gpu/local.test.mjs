@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { CudaDriver } from '#src/device/cuda/driver.js';
 import { createLocalCommunicators, cuda } from '#src/index.js';
-import { graphed, describe as inWords, prepared, randomCase, runCase } from './cases.mjs';
+import { describe as inWords, randomCase, runCase, ways } from './cases.mjs';
 import { randomFrom, SEED } from './random.mjs';
 
 const CASES = Number(process.env.TUTTI_GPU_CASES ?? 150);
@@ -13,15 +13,9 @@ const { deviceCount } = new CudaDriver();
 const TEAMS = [[0], [0, 0], [0, 0, 0], [0, 0, 0, 0, 0]];
 if (deviceCount > 1) TEAMS.push([0, 1], [0, 1, 1, 0]);
 
-const WAYS = [
-  ['awaited', undefined],
-  ['prepared', prepared],
-  ['from a graph', graphed],
-];
-
 for (const [number, team] of TEAMS.entries()) {
   describe(`ranks on GPUs ${team.join(', ')}`, () => {
-    for (const [way, how] of WAYS) {
+    for (const [way, how] of Object.entries(ways)) {
       it(`compute what the reference does, ${way} (seed ${SEED})`, { timeout: 120_000 }, async () => {
         const random = randomFrom(SEED + 1000 * number + way.length);
         const comms = await createLocalCommunicators(

@@ -6,7 +6,7 @@
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { Event, type Stream } from '../../device/cuda/stream.js';
 import type { TuttiError } from '../../errors/tutti-error.js';
-import { type Polled, pollSoon } from './poller.js';
+import { type Polled, pollSoon, stayEager } from './poller.js';
 
 interface Pending {
   readonly event: Event;
@@ -102,8 +102,7 @@ export class Completions implements Polled {
         const next = this.#pending[0];
         if (next !== undefined) next.since = now;
         resolve();
-        // Others may have become ready together with it.
-        pollSoon(this);
+        stayEager(now);
       }
     } catch (error) {
       this.#listener.broken(error);

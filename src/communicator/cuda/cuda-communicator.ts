@@ -116,6 +116,7 @@ export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promis
   readonly #kept = new Map<string, CudaOperation>();
   /** While a graph is recorded. */
   #recording: Recording | undefined;
+  readonly #gate = { open: true };
   #closing: Promise<void> | undefined;
   /** Everything of this rank is done: what happens to the others is no trouble any more. */
   #leaving = false;
@@ -123,12 +124,18 @@ export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promis
   /** Not for users: see `Communicator.init`, `Communicator.fromEnv` and `createLocalCommunicators`. */
   constructor(team: CudaTeam, timeoutMs: number) {
     this.#team = team;
-    this.#failure = new CudaFailure(team, (error) => this.#completions.fail(error));
+    this.#failure = new CudaFailure(team, (error) => {
+      this.#gate.open = false;
+      this.#completions.fail(error);
+    });
     this.#completions = new Completions(team.device, timeoutMs, this.#failure);
     this.#queue = new LaunchQueue(team, this.#failure, this.#completions);
     this.#memory = new CudaMemory(team, this.#queue, this.#failure, this.#completions, (buffer) =>
       this.#forgetBuffer(buffer),
     );
+    team.onDeparture(() => {
+      this.#gate.open = false;
+    });
     team.onTrouble((trouble, detail) => {
       if (!this.#leaving) this.#failure.hear(trouble, detail);
     });
@@ -401,7 +408,7 @@ export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promis
       team: this.#team,
       queue: this.#queue,
       completions: this.#completions,
-      failure: this.#failure,
+      gate: this.#gate,
       checkUsable: (what) => this.#checkUsable(what),
       forget: (prepared) => this.#prepared.delete(prepared),
       recorded: (work) => this.#recording?.works.push(work),
@@ -418,6 +425,7 @@ export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promis
    * after a failure it does not wait for the others.
    */
   close(): Promise<void> {
+    this.#gate.open = false;
     this.#closing ??= this.#close();
     return this.#closing;
   }

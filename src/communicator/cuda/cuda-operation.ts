@@ -57,7 +57,7 @@ export class CudaOperation implements Launchable {
   }
 
   get isLoaded(): boolean {
-    return this.#plan === undefined || this.#team.kernels.has(this.#plan.key);
+    return this.#kernel !== undefined || this.#plan === undefined || this.#team.kernels.has(this.#plan.key);
   }
 
   load(): void {
@@ -94,11 +94,13 @@ export class CudaOperation implements Launchable {
   }
 
   launch(stream: number): void {
-    if (this.#plan === undefined) {
-      this.#copyAlone(stream);
-      return;
+    if (this.#kernel === undefined) {
+      if (this.#plan === undefined) {
+        this.#copyAlone(stream);
+        return;
+      }
+      this.load();
     }
-    this.load();
     this.#kernel!.launch(stream);
   }
 

@@ -2,7 +2,6 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { PreparedOperation } from '../prepared-operation.js';
 import type { Completions } from './completions.js';
-import type { CudaFailure } from './cuda-failure.js';
 import type { Launchable } from './cuda-operation.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
@@ -26,7 +25,8 @@ export interface CudaRunner {
   readonly team: CudaTeam;
   readonly queue: LaunchQueue;
   readonly completions: Completions;
-  readonly failure: CudaFailure;
+  /** Open while calls need not be checked: nothing failed, nobody left. */
+  readonly gate: { readonly open: boolean };
   /** Throws when the communicator is closed or has failed. */
   checkUsable(what: string): void;
   forget(prepared: PreparedLaunch): void;
@@ -45,7 +45,7 @@ export class PreparedLaunch implements PreparedCudaOperation {
   readonly ready: Promise<void>;
   readonly #runner: CudaRunner;
   readonly #work: PreparedWork;
-  #released = false;
+  #ended = false;
   /** Why it can never run again. */
   #spoilt: string | undefined;
 
@@ -66,9 +66,13 @@ export class PreparedLaunch implements PreparedCudaOperation {
   }
 
   run(handle?: StreamHandle): void {
-    const { queue, completions, failure } = this.#runner;
-    this.#checkReady();
-    failure.check();
+    const { queue, completions } = this.#runner;
+    if (this.#ended || !this.#runner.gate.open) this.#checkReady();
+    else if (handle === undefined && queue.isPlain && this.#work.isLoaded) {
+      queue.launchPlain(this.#work);
+      completions.launched(queue.stream);
+      return;
+    }
     const stream = handle === undefined ? queue.stream : queue.streamOf(handle);
     queue.launchNow(this.#work, stream);
     if (queue.isCapturing) this.#runner.recorded(this.#work);
@@ -90,7 +94,7 @@ export class PreparedLaunch implements PreparedCudaOperation {
   #checkReady(): void {
     const { team } = this.#runner;
     this.#runner.checkUsable(this.#work.name);
-    const reason = this.#spoilt ?? (this.#released ? 'the prepared operation was released' : undefined);
+    const reason = this.#spoilt ?? (this.#ended ? 'the prepared operation was released' : undefined);
     if (reason === undefined) return;
     throw new TuttiError('invalidUsage', `${this.#work.name}: ${reason}; prepare it again`, {
       rank: team.rank,
@@ -109,7 +113,7 @@ export class PreparedLaunch implements PreparedCudaOperation {
   }
 
   release(): void {
-    if (this.#released) return;
+    if (this.#ended) return;
     this.#retire();
     const work = this.#work;
     if (work.release === undefined) return;
@@ -122,13 +126,13 @@ export class PreparedLaunch implements PreparedCudaOperation {
 
   /** Releases it when nothing can be under way any more. */
   releaseNow(): void {
-    if (this.#released) return;
+    if (this.#ended) return;
     this.#retire();
     this.#work.release?.();
   }
 
   #retire(): void {
-    this.#released = true;
+    this.#ended = true;
     this.#runner.forget(this);
   }
 }

@@ -47,6 +47,8 @@ export interface CudaTeam extends Control {
   countLaunches(operations: number): void;
   /** A rank that has left while others have calls that it will not make, or undefined. */
   departed(): number | undefined;
+  /** Calls back when `departed` has begun to name somebody. */
+  onDeparture(listener: () => void): void;
   /** Ends the kernels of this rank, and of all ranks whose memory this process reaches. */
   raiseAbort(trouble: Trouble): void;
   /** Says goodbye: afterwards nobody counts on this rank. Tells whether all ranks have done so. */

@@ -81,7 +81,18 @@ export class LaunchQueue {
 
   /** Nothing waits for its turn, and the last launch went into the stream of calls that name none. */
   get isPlain(): boolean {
-    return this.#turn === undefined && this.#last === this.stream && !this.#capturing;
+    return (
+      this.#turn === undefined &&
+      this.#last === this.stream &&
+      !this.#capturing &&
+      this.#team.mapped() === undefined
+    );
+  }
+
+  /** Puts loaded work into that stream; only while `isPlain`. */
+  launchPlain(work: Launchable): void {
+    work.launch(this.stream.handle);
+    this.#team.countLaunches(work.operations);
   }
 
   /** Whether a launch would happen at once. */

@@ -93,6 +93,7 @@ export function createLocalCudaTeams(
   const areas = ranks.map(({ area }) => area.address);
   const launches = new Array<number>(size).fill(0);
   const left = new Set<number>();
+  const departures: (() => void)[] = [];
   const spansDevices = new Set(devices).size > 1;
   const heaps = devices.map((device) => new DeviceHeap(device, { chunkBytes }));
 
@@ -138,11 +139,15 @@ export function createLocalCudaTeams(
         if (left.has(rank)) return undefined;
         return left.values().next().value;
       },
+      onDeparture: (listener) => {
+        departures.push(listener);
+      },
       raiseAbort: (trouble: Trouble) => {
         for (const one of ranks) one.raiseAbort(trouble);
       },
       farewell: async () => {
         left.add(rank);
+        for (const listener of departures) listener();
         // Somebody waits on its GPU for a call that this rank will not make.
         return !launches.some((count) => count > launches[rank]!);
       },

@@ -1,6 +1,7 @@
 /**
- * Asking the GPU whether something is done, without blocking the event loop: eagerly while that may be soon, then
- * once in a millisecond.
+ * Asking the GPU whether something is done, without blocking the event loop: for a moment before anything else happens,
+ * which is as long as a small collective takes; then between all other events while it may be soon; then once in a
+ * millisecond.
  */
 
 /** Whoever waits for a GPU. */
@@ -12,16 +13,36 @@ export interface Polled {
 /** How long the event loop spins after the last progress, ms: longer than almost every collective takes. */
 const EAGER_MS = 3;
 
+/** How long everything else of this thread waits for the GPU, ms: a small collective, and little beside an event. */
+const MOMENT_MS = 0.03;
+
 const waiting = new Set<Polled>();
 let scheduled = false;
+let momentPlanned = false;
 let eagerUntil = 0;
+
+function pollAll(now: number): void {
+  for (const one of waiting) {
+    if (!one.poll(now)) waiting.delete(one);
+  }
+}
+
+/** Runs when the code that made the calls is through, before the event loop goes on. */
+function moment(): void {
+  momentPlanned = false;
+  const end = performance.now() + MOMENT_MS;
+  let now: number;
+  do {
+    now = performance.now();
+    pollAll(now);
+  } while (waiting.size > 0 && now < end);
+  schedule(now);
+}
 
 function round(): void {
   scheduled = false;
   const now = performance.now();
-  for (const one of waiting) {
-    if (!one.poll(now)) waiting.delete(one);
-  }
+  pollAll(now);
   schedule(now);
 }
 
@@ -34,8 +55,14 @@ function schedule(now: number): void {
 
 /** Polls from now on until there is nothing to wait for; called again it is eager again. */
 export function pollSoon(one: Polled): void {
-  const now = performance.now();
   waiting.add(one);
+  eagerUntil = performance.now() + EAGER_MS;
+  if (momentPlanned) return;
+  momentPlanned = true;
+  queueMicrotask(moment);
+}
+
+/** Something was done: more may be soon. */
+export function stayEager(now: number): void {
   eagerUntil = now + EAGER_MS;
-  schedule(now);
 }

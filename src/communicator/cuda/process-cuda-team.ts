@@ -140,6 +140,7 @@ export async function openCudaProcessTeam(
     let operations = 0;
     /** Operations of ranks that have left. */
     const left = new Map<number, number>();
+    const departures: (() => void)[] = [];
     type Listener = Parameters<CudaTeam['onTrouble']>[0];
     const listeners: Listener[] = [];
     /** News that came before anybody listened. */
@@ -152,6 +153,7 @@ export async function openCudaProcessTeam(
       if (message.type !== 'leaving') memory.handle(peer, message);
       else {
         left.set(peer, message.operations);
+        for (const listener of departures) listener();
         if (operations > message.operations) trouble({ kind: 'left', culprit: peer });
       }
     };
@@ -215,6 +217,9 @@ export async function openCudaProcessTeam(
         operations += more;
       },
       departed: () => left.keys().next().value,
+      onDeparture: (listener) => {
+        departures.push(listener);
+      },
       raiseAbort: (news) => resources!.raiseAbort(news),
       farewell: async () => {
         links.sendAll({ type: 'leaving', operations });

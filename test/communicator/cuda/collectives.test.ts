@@ -1,6 +1,6 @@
 /** Calls on GPUs of a fake driver, whose kernels run in the interpreter, against the reference. */
 import { describe, expect, it } from 'vitest';
-import { graphed, prepared, randomCase, runCase } from '../../gpu/cases.mjs';
+import { randomCase, runCase, ways } from '../../gpu/cases.mjs';
 import { randomFrom } from '../../gpu/random.mjs';
 import { fakeGpus, fakeProcesses } from './fake-gpus.js';
 
@@ -12,11 +12,7 @@ const TEAMS = [
 ] as const;
 
 describe.each(TEAMS)('%s', (_, open, gpus) => {
-  it.each([
-    ['awaited', undefined],
-    ['prepared', prepared],
-    ['from a graph', graphed],
-  ] as const)('compute what the reference does, %s', async (way, how) => {
+  it.each(Object.entries(ways))('compute what the reference does, %s', async (way, how) => {
     const seed = Number(process.env.SEED ?? 7) + way.length;
     const random = randomFrom(seed);
     const { comms, driver } = await open(gpus, { seed });

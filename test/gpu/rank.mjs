@@ -1,0 +1,100 @@
+/**
+ * One rank as a process, for the tests of several processes: joins, does what its first argument says, reports in one
+ * line of JSON. Environment: what the launcher sets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and GPU.
+ */
+import { Communicator, cuda } from '#src/index.js';
+import { checkRank, describe, prepareRank, randomCase, ways } from './cases.mjs';
+import { randomFrom } from './random.mjs';
+import { bitsOf } from './reference.mjs';
+
+const [task, seed = '1', cases = '20'] = process.argv.slice(2);
+const report = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
+
+/** Random calls in one way; what all ranks send is made again here. */
+async function compute(comm) {
+  const random = randomFrom(Number(seed));
+  const wrong = [];
+  for (let k = 0; k < Number(cases); k++) {
+    const one = randomCase(random, comm.size, k % 20 === 0 ? 200_000 : 2000);
+    const how = random.pick(Object.values(ways));
+    const states = [];
+    for (let rank = 0; rank < comm.size; rank++)
+      states.push(await prepareRank(comm, one, rank, comm.size, rank !== comm.rank));
+    const own = states[comm.rank];
+    await how([comm], [own], one);
+    const sends = states.map((state) => bitsOf(state.sends, one.type));
+    const found = await checkRank(comm, one, comm.rank, own, sends);
+    wrong.push(...found.map((line) => `case ${k} (${describe(one)}): ${line}`));
+    for (const memory of own.memories.keys()) memory.free();
+  }
+  return wrong;
+}
+
+/** Calls until something goes wrong. */
+async function callForEver(comm) {
+  const a = comm.alloc(Float32Array, 1000);
+  const b = comm.alloc(Float32Array, 1000);
+  report({ ready: process.pid });
+  const begin = Date.now();
+  try {
+    for (;;) await comm.allReduce(a, b);
+  } catch (error) {
+    return { code: error.code, rank: error.rank, message: error.message, ms: Date.now() - begin };
+  }
+}
+
+/** One rank calls something that the others do not. */
+async function leaveAlone(comm) {
+  const a = comm.alloc(Float32Array, 1000);
+  if (comm.rank !== 0) return { waited: false };
+  report({ ready: process.pid });
+  try {
+    await comm.allReduce(a, a);
+    return { code: 'none' };
+  } catch (error) {
+    return { code: error.code, message: error.message };
+  }
+}
+
+/** The last rank does not call for longer than the time limit. */
+async function stayAway(comm) {
+  const a = comm.alloc(Float32Array, 1000);
+  await comm.allReduce(a, a);
+  const begin = Date.now();
+  if (comm.rank === comm.size - 1) {
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    return { waited: true };
+  }
+  try {
+    await comm.allReduce(a, a);
+    return { code: 'none' };
+  } catch (error) {
+    return { code: error.code, message: error.message, ms: Date.now() - begin };
+  }
+}
+
+/** Unequal progress: the last rank takes new memory while the others wait for it in a kernel. */
+async function allocateLate(comm) {
+  const a = comm.alloc(Float32Array, 1000);
+  const b = comm.alloc(Float32Array, 1000);
+  await comm.allReduce(a, b);
+  if (comm.rank === comm.size - 1) await new Promise((resolve) => setTimeout(resolve, 300));
+  const large = 64 * 1024 * 1024;
+  const c = comm.rank === comm.size - 1 ? comm.alloc(Float32Array, large) : undefined;
+  await comm.allReduce(a, b);
+  const d = c ?? comm.alloc(Float32Array, large);
+  await comm.allReduce(d, d);
+  d.free();
+  await comm.allReduce(a, b);
+  return { late: 'done' };
+}
+
+const comm = await Communicator.fromEnv({
+  device: cuda(Number(process.env.GPU ?? 0)),
+  timeoutMs: Number(process.env.TIMEOUT_MS ?? 15_000),
+});
+const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate };
+const begin = performance.now();
+const result = await tasks[task](comm);
+await comm.close();
+report({ result, ms: Math.round(performance.now() - begin) });
