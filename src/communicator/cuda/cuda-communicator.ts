@@ -28,6 +28,7 @@ import {
 import type { CudaTeam } from './cuda-team.js';
 import { type ArrayClass, DeviceBuffer, describeDeviceBuffer } from './device-buffer.js';
 import { LaunchQueue, type StreamHandle } from './launch-queue.js';
+import { PreparedKernel } from './prepared-kernel.js';
 import { RecordedGraph } from './recorded-graph.js';
 
 /** Options of every call on a GPU. */
@@ -394,7 +395,8 @@ export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promis
       );
     }
     const { call } = this.#check(collective, args);
-    return this.#keep(new PreparedLaunch(this.#runner, new CudaOperation(this.#team, call)));
+    const operation = new CudaOperation(this.#team, call);
+    return this.#keep(new PreparedLaunch(this.#runner, new PreparedKernel(this.#team, operation)));
   }
 
   #keep(prepared: PreparedLaunch): PreparedLaunch {

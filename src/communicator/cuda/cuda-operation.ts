@@ -23,8 +23,8 @@ export interface Launchable {
   load(): void;
   /** Operations that it stands for. */
   readonly operations: number;
-  /** Puts it into a stream; loaded it must be. */
-  launch(stream: number): void;
+  /** Puts it into a stream; loaded it must be. `recorded`: the stream may be captured. */
+  launch(stream: number, recorded: boolean): void;
 }
 
 export class CudaOperation implements Launchable {
@@ -56,6 +56,12 @@ export class CudaOperation implements Launchable {
     return `${shape.program}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads`;
   }
 
+  /** Whether it puts anything into a stream. */
+  get moves(): boolean {
+    const { send, recv, count } = this.call;
+    return this.#plan !== undefined || (count > 0 && send?.address !== recv?.address && recv !== null);
+  }
+
   get isLoaded(): boolean {
     return this.#kernel !== undefined || this.#plan === undefined || this.#team.kernels.has(this.#plan.key);
   }
@@ -70,9 +76,10 @@ export class CudaOperation implements Launchable {
     const { device, kernels, words, programs } = team;
     const fn = kernels.kernel(plan.key, () => programs.text(plan, device));
     const { blocks, threads, compile } = plan;
+    const overlap = plan.overlap && team.overlaps;
     const kernel = new KernelLaunch(
       device,
-      { name: plan.key, fn, blocks, threads, descriptorBytes: compile.descriptorBytes },
+      { name: plan.key, fn, blocks, threads, descriptorBytes: compile.descriptorBytes, overlap },
       words,
     );
     const nameOf = (buffer: DeviceBuffer | null) =>

@@ -19,6 +19,8 @@ export interface CudaTeam extends Control {
   readonly programs: GpuPrograms;
   /** What all ranks know alike. */
   readonly gpu: GpuTeam;
+  /** Whether kernels may be launched that begin before the one before is over. */
+  readonly overlaps: boolean;
   /** Other ranks of this team run their JavaScript in this very thread. */
   readonly sharesThread: boolean;
   /** One line for people: how the ranks are connected. */

@@ -91,7 +91,7 @@ export class LaunchQueue {
 
   /** Puts loaded work into that stream; only while `isPlain`. */
   launchPlain(work: Launchable): void {
-    work.launch(this.stream.handle);
+    work.launch(this.stream.handle, false);
     this.#team.countLaunches(work.operations);
   }
 
@@ -141,10 +141,10 @@ export class LaunchQueue {
   async becomeReady(work: Launchable): Promise<void> {
     await this.#turn;
     await this.#team.mapped();
-    if (work.isLoaded) return;
-    while (!isIdle(this.#team.device)) await this.#idle();
+    while (!work.isLoaded && !isIdle(this.#team.device)) await this.#idle();
     this.#failure.check();
-    work.load();
+    // What only makes it cheaper to launch is not worth waiting for.
+    if (isIdle(this.#team.device)) work.load();
   }
 
   async #inTurn(work: Launchable, stream: Stream, before: Promise<void> | undefined): Promise<void> {
@@ -177,7 +177,7 @@ export class LaunchQueue {
 
   #launch(work: Launchable, stream: Stream): void {
     if (stream !== this.#last) this.#follow(stream);
-    work.launch(stream.handle);
+    work.launch(stream.handle, this.#capturing || stream !== this.stream);
     if (!this.#capturing) this.#team.countLaunches(work.operations);
   }
 

@@ -98,7 +98,7 @@ export function createLocalCudaTeams(
   const heaps = devices.map((device) => new DeviceHeap(device, { chunkBytes }));
 
   return devices.map((device, rank): CudaTeam => {
-    const { kernels, words, statuses } = ranks[rank]!;
+    const { kernels, words, statuses, overlaps } = ranks[rank]!;
     const control = controls[rank]!;
     const heap = heaps[rank]!;
     /** Foreign memory that peers reach, by address. */
@@ -110,6 +110,7 @@ export function createLocalCudaTeams(
       kernels,
       programs,
       gpu,
+      overlaps,
       sharesThread: size > 1,
       description,
       areas,

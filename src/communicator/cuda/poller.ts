@@ -14,7 +14,7 @@ export interface Polled {
 const EAGER_MS = 3;
 
 /** How long everything else of this thread waits for the GPU, ms: a small collective, and little beside an event. */
-const MOMENT_MS = 0.03;
+const MOMENT_MS = 0.05;
 
 const waiting = new Set<Polled>();
 let scheduled = false;

@@ -106,7 +106,7 @@ export async function openCudaProcessTeam(
       own ?? ({ problem } as Introduction & Report),
     );
     checkReports(introductions);
-    const { device, kernels, words, statuses } = resources!;
+    const { device, kernels, words, statuses, overlaps } = resources!;
     const isLocal = (peer: number) => introductions[peer]!.process === identity;
     const areas: number[] = [];
     try {
@@ -183,6 +183,7 @@ export async function openCudaProcessTeam(
       kernels,
       programs,
       gpu: gpuTeam(introductions, 'mapped'),
+      overlaps,
       sharesThread: false,
       description: `${size} processes of one host on ${distinct === 1 ? '1 GPU' : `${distinct} GPUs`}, memory mapped; this one on ${device.label}`,
       areas,

@@ -26,8 +26,15 @@ function kernelsOf(driver: CudaDriver, device: CudaDevice): KernelLibrary {
   return library;
 }
 
+/** CUDA 11.8: the first with cuLaunchKernelEx. */
+const EXTENDED_LAUNCHES = 11080;
+/** Compute capability whose kernels can begin before the one before is over. */
+const OVERLAPPING_MAJOR = 9;
+
 export class RankResources {
   readonly device: CudaDevice;
+  /** Whether kernels may be launched that begin before the one before is over. */
+  readonly overlaps: boolean;
   readonly kernels: KernelLibrary;
   /** The rank's area, zeroed. */
   readonly area: DeviceMemory;
@@ -40,6 +47,7 @@ export class RankResources {
   /** Throws `unhandledCudaError`, and keeps nothing, when the GPU has no room for it. */
   constructor(driver: CudaDriver, device: CudaDevice, ranks: number, sizes: AreaSizes) {
     this.device = device;
+    this.overlaps = device.major >= OVERLAPPING_MAJOR && driver.version >= EXTENDED_LAUNCHES;
     device.retain();
     let host: HostMemory | undefined;
     let area: DeviceMemory | undefined;

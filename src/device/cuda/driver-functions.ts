@@ -92,6 +92,8 @@ export interface DriverFunctions {
     parameters: number,
     extra: number,
   ): number;
+  /** `config` is the address of a CUlaunchConfig. */
+  cuLaunchKernelEx(config: number, fn: number, parameters: number, extra: number): number;
 
   cuStreamBeginCapture(stream: number, mode: number): number;
   cuStreamEndCapture(stream: number, graph: Out): number;
@@ -175,6 +177,8 @@ export const DECLARATIONS: Readonly<Record<keyof DriverFunctions, string>> = {
     'int cuOccupancyMaxActiveBlocksPerMultiprocessor(_Out_ int *blocks, uintptr_t fn, int threads, size_t sharedBytes)',
   cuLaunchKernel:
     'int cuLaunchKernel(uintptr_t fn, uint32_t gx, uint32_t gy, uint32_t gz, uint32_t bx, uint32_t by, uint32_t bz, uint32_t sharedBytes, uintptr_t stream, uintptr_t parameters, uintptr_t extra)',
+  cuLaunchKernelEx:
+    'int cuLaunchKernelEx(uintptr_t config, uintptr_t fn, uintptr_t parameters, uintptr_t extra)',
   cuStreamBeginCapture: 'int cuStreamBeginCapture_v2(uintptr_t stream, int mode)',
   cuStreamEndCapture: 'int cuStreamEndCapture(uintptr_t stream, _Out_ uintptr_t *graph)',
   cuGraphInstantiate:

@@ -552,6 +552,25 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     });
   }
 
+  cuLaunchKernelEx(config: number, fn: number, parameters: number): number {
+    const view = new DataView(this.#bytesAt(config, 56).slice().buffer);
+    const word = (at: number) => view.getUint32(at, true);
+    if (word(48) !== 1) return CUDA.invalidValue;
+    const stream = Number(view.getBigUint64(32, true));
+    return this.cuLaunchKernel(
+      fn,
+      word(0),
+      word(4),
+      word(8),
+      word(12),
+      word(16),
+      word(20),
+      0,
+      stream,
+      parameters,
+    );
+  }
+
   // ---- graphs ----
 
   cuStreamBeginCapture(stream: number): number {
