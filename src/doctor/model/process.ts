@@ -122,7 +122,8 @@ export interface NcclProcess {
   readonly host: string;
   readonly pid: number;
   readonly first: Place;
-  last: Place;
+  /** The last line of the log; its number moves on while files are read. */
+  last: { readonly file: string; line: number };
   version: Stated<string> | undefined;
   cudaDriver: Stated<number> | undefined;
   bootstrap: (SocketInterface & { readonly at: Place }) | undefined;
@@ -162,7 +163,7 @@ export function newProcess(host: string, pid: number, first: Place): NcclProcess
     host,
     pid,
     first,
-    last: first,
+    last: { ...first },
     version: undefined,
     cudaDriver: undefined,
     bootstrap: undefined,

@@ -6,12 +6,14 @@
  * of any form is read in time proportional to its length.
  */
 import { emptyJob, type FileRecord, type Job } from '../model/job.js';
+import type { NcclProcess } from '../model/process.js';
+import { detached } from './detached.js';
 import { readJsonDocument, readXmlDocument } from './documents.js';
-import { type FileContext, here, type LineReader, ProcessTable } from './file-context.js';
+import { type FileContext, type LineReader, ProcessTable } from './file-context.js';
 import { frameworkReader } from './framework.js';
 import { attributeHosts } from './hosts.js';
 import { LineSplitter } from './line-splitter.js';
-import { HeaderReader } from './nccl/header.js';
+import { type Header, HeaderReader } from './nccl/header.js';
 import { readMessage } from './nccl/messages.js';
 import { ncclTestsReader } from './nccl-tests.js';
 import { rasReader } from './ras-text.js';
@@ -81,6 +83,9 @@ class FileReader {
   readonly #readers: readonly LineReader[];
   readonly #splitter = new LineSplitter((line) => this.#line(line));
   #mode: 'unknown' | 'lines' | 'json' | 'xml' | 'refused' = 'unknown';
+  readonly #byHeader = new WeakMap<Header, NcclProcess>();
+  /** Number of the last line with text in it. */
+  #last = 0;
   #document: string[] = [];
   #length = 0;
   /** JSON that stands one document per line is read by lines. */
@@ -169,6 +174,7 @@ class FileReader {
       else this.#document.push(this.#opening);
     }
     if (this.#mode === 'lines') this.#splitter.end();
+    if (this.#last > 0) this.#record.last = { file: this.#record.name, line: this.#last };
     const text = this.#document.join('');
     this.#document = [];
     if (this.#mode === 'json') readJsonDocument(text, this.#record, this.job);
@@ -192,18 +198,27 @@ class FileReader {
     if (line === '') return;
     const log = this.#headers.read(line);
     if (log !== undefined) {
-      const process = this.processes.get(log.header.host, log.header.pid, context);
-      const at = here(context);
-      process.last = at;
-      this.#record.last = at;
-      this.#record.processes.add(process);
-      this.#record.kinds.add('NCCL log');
+      const process = this.#processOf(log.header);
+      process.last.line = context.line;
+      this.#last = context.line;
       if (FRAGMENT.test(log.header.leading)) this.#bench.fragment(log.header.leading);
       readMessage(process, log, context);
       return;
     }
-    if (line.trim() !== '') this.#record.last = here(context);
-    this.#other(line);
+    if (line.trim() !== '') this.#last = context.line;
+    this.#other(detached(line));
+  }
+
+  /** The process of a line; the same header object means the same process. */
+  #processOf(header: Header): NcclProcess {
+    const known = this.#byHeader.get(header);
+    if (known !== undefined && known.last.file === this.#record.name) return known;
+    const process = this.processes.get(header.host, header.pid, this.#context);
+    process.last = { file: this.#record.name, line: this.#context.line };
+    this.#record.processes.add(process);
+    this.#record.kinds.add('NCCL log');
+    this.#byHeader.set(header, process);
+    return process;
   }
 
   #other(line: string): void {

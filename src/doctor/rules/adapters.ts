@@ -213,6 +213,7 @@ export const ibPortDown: Rule = {
       '\tstate:\t\t 1: DOWN',
       '\tlink_layer:\t InfiniBand',
     ),
+    example('n1.log', 'n1:10:11 [0] NCCL INFO NCCL_IB_HCA set by environment to mlx5_0,mlx5_1'),
   ],
   references: ['ibstat(8)'],
   find(job) {

@@ -158,8 +158,15 @@ function lastCalls(job: Job): Place[] {
 
 export const collectiveHang: Rule = {
   id: 'collective-hang',
-  looksFor: 'a collective that all ranks called and none finished',
-  example: [],
+  looksFor: 'a collective that all ranks called and none finished, where the buses give a reason',
+  example: [
+    ...pcieAcsRedirect.example,
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO comm 0xa0 rank 0 nRanks 2 nNodes 1 localRanks 2 localRank 0 MNNVL 0',
+      'n1:10:10 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count 8 datatype 7 op 0 root 0 comm 0xa0 [nranks=2] stream 0x1',
+    ),
+  ],
   references: [],
   explainedBy: ['pcie-acs-redirect'],
   find(job) {
@@ -205,8 +212,7 @@ export const nvlinkDown: Rule = {
       const up = gpu.links.length - down.length;
       // Boards that wire fewer links show all GPUs alike.
       const isAlike = job.links.every(({ links }) => links.filter(({ GBs }) => isActive(GBs)).length === up);
-      if (gpu.links.length === 0 || down.length === 0 || (isAlike && job.links.length > 1) || up === most)
-        return [];
+      if (down.length === 0 || most === 0 || (isAlike && job.links.length > 1)) return [];
       return [
         {
           severity: 'error',

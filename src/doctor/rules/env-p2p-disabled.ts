@@ -18,6 +18,15 @@ function hasNvlink(job: Job): boolean {
   return isActive || inMatrix || inTree || byModel.some((name) => nvlinkOf(name) !== undefined);
 }
 
+/** GPUs that never have peer access lose nothing. */
+function lacksPeerAccess(job: Job): boolean {
+  const names = [
+    ...job.links.map(({ name }) => name),
+    ...job.benches.flatMap(({ devices }) => devices.map(({ gpu }) => gpu)),
+  ];
+  return names.length > 0 && names.every((name) => /GeForce RTX [45]0\d\d/.test(name));
+}
+
 /** Ranks of one communicator on one host, for every such pair. */
 function ranksOfHosts(job: Job): number[] {
   const ranks = new Map<string, Set<number>>();
@@ -52,9 +61,10 @@ export const envP2pDisabled: Rule = {
     );
     // One GPU per host has no peer to lose; a job of several processes does.
     const hasPeers =
+      job.processes.every(({ members }) => members.length === 0) ||
       job.processes.some(({ members }) => members.some(({ localRanks }) => (localRanks ?? 2) > 1)) ||
       ranksOfHosts(job).some((count) => count > 1);
-    if (found.length === 0 || !hasPeers) return [];
+    if (found.length === 0 || !hasPeers || lacksPeerAccess(job)) return [];
     const isCostly = hasNvlink(job);
     return firstOfEach(found, ({ name, process }) => `${name}\0${process.host}`)
       .slice(0, 1)

@@ -29,7 +29,8 @@ export const ifaceVirtual: Rule = {
       const boot =
         process.bootstrap !== undefined && isVirtual(process.bootstrap.name) ? [process.bootstrap] : [];
       // Where data goes over InfiniBand, the list of sockets carries nothing.
-      const isUsed = list.length > 0 && process.network?.value === 'Socket';
+      const network = process.network?.value ?? (process.hcas === undefined ? 'Socket' : 'IB');
+      const isUsed = list.length > 0 && network === 'Socket';
       if (!isUsed && boot.length === 0) return [];
       const at = isUsed ? process.sockets!.at : boot[0]!.at;
       return [{ process, names: [...(isUsed ? list : []), ...boot].map(({ name }) => name), at }];
@@ -185,7 +186,13 @@ export const initWaiting: Rule = {
   references: [],
   explainedBy: 'any',
   find(job) {
-    const waiting = waitingMembers(job).filter(({ member }) => member.completed === undefined);
+    // Where others of the communicator are done, the log of the rest is cut.
+    const done = new Set(
+      job.processes.flatMap(({ members }) => members.flatMap((one) => (one.completed ? [one.commId] : []))),
+    );
+    const waiting = waitingMembers(job).filter(
+      ({ member }) => member.commId === undefined || !done.has(member.commId),
+    );
     if (waiting.length === 0) return [];
     const culprits = missingRanks(job);
     return [

@@ -1,25 +1,30 @@
 /**
  * Calls of collectives (`NCCL_DEBUG_SUBSYS=COLL`) and what tuning chose for them (`TUNING`).
  */
-import type { Member, NcclProcess } from '../../model/process.js';
+import type { NcclProcess } from '../../model/process.js';
+import { detached } from '../detached.js';
 import { type FileContext, here } from '../file-context.js';
 import { memberOf } from './communicators.js';
 
-const CALL = /^(\w+): opCount ([0-9a-f]+) .*?count (\d+) datatype (\d+) .*?comm (0x[0-9a-f]+)/;
+const CALL = /^(\w{1,40}): opCount ([0-9a-f]{1,16}) /;
+const DATA = / count (\d{1,20}) datatype (\d{1,6}) /;
+const COMM = / comm (0x[0-9a-f]{1,16})/;
 const CHOICE = /^(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)/;
 
 /** Choices that are kept of one process. */
 const MAX_CHOICES = 256;
 
 export function readCall(process: NcclProcess, text: string, context: FileContext): void {
-  const found = CALL.exec(text.length > 600 ? text.slice(0, 600) : text);
-  if (found === null) return;
-  const member: Member = memberOf(process, found[5]!);
+  const call = CALL.exec(text);
+  const data = DATA.exec(text);
+  const comm = COMM.exec(text);
+  if (call === null || data === null || comm === null) return;
+  const member = memberOf(process, comm[1]!);
   member.lastCall = {
-    name: found[1]!,
-    opCount: Number.parseInt(found[2]!, 16),
-    count: Number(found[3]),
-    type: Number(found[4]),
+    name: detached(call[1]!),
+    opCount: Number.parseInt(call[2]!, 16),
+    count: Number(data[1]),
+    type: Number(data[2]),
     at: here(context),
   };
 }

@@ -2,6 +2,7 @@
  * The life of communicators: made, connected, aborted, destroyed.
  */
 import type { Member, NcclProcess } from '../../model/process.js';
+import { detached } from '../detached.js';
 import { type FileContext, here } from '../file-context.js';
 
 const COMM = /\bcomm (0x[0-9a-f]+|0x\(nil\)) rank (\d+) n[rR]anks (\d+)/;
@@ -19,7 +20,7 @@ const MAX_MEMBERS = 512;
 /** The rank of a communicator of a process, by the address that its lines show. */
 export function memberOf(process: NcclProcess, comm: string): Member {
   const known = process.members.findLast((one) => one.comm === comm);
-  return known ?? addMember(process, comm);
+  return known ?? addMember(process, detached(comm));
 }
 
 function addMember(process: NcclProcess, comm: string): Member {

@@ -3,14 +3,19 @@
  *
  * Up to NCCL 2.12 there is no number after the channel, and the brackets hold bus ids.
  */
+import type { Job } from '../../model/job.js';
 import type { Connection, NcclProcess, TransportKind } from '../../model/process.js';
+import { detached } from '../detached.js';
 import { type FileContext, here } from '../file-context.js';
 
 const EDGE = /: (\d+)\[[^\]]{0,20}\] -> (\d+)\[[^\]]{0,20}\] (?:\[(send|receive)\] )?via (\S+)/;
 const COLLNET = /^CollNet \d+(?:\/\d+)? : (\d+) \[(send|receive)\] via (COLLNET\/\S+)/;
 
-/** Edges that are kept of one process: more than any job with 4096 peers needs. */
-const MAX_KINDS = 8192;
+/** Edges that are kept of one process, and of all: some hundred bytes each. */
+const MAX_OF_PROCESS = 8192;
+const MAX_OF_JOB = 1_000_000;
+
+const kept = new WeakMap<Job, number>();
 
 /** Reads a line of a channel. False for anything else. */
 export function readConnection(process: NcclProcess, text: string, context: FileContext): boolean {
@@ -24,13 +29,14 @@ export function readConnection(process: NcclProcess, text: string, context: File
       known.channels++;
       return true;
     }
-    const found = EDGE.exec(text);
+    const found = EDGE.exec(detached(text));
     if (found === null) return true;
     const end = found[3] === undefined ? 'both' : (found[3] as 'send' | 'receive');
-    keep(process, key, Number(found[1]), Number(found[2]), end, found[4]!, context);
+    keep(process, detached(key), Number(found[1]), Number(found[2]), end, found[4]!, context);
     return true;
   }
   if (!text.startsWith('CollNet ')) return false;
+  text = detached(text);
   const found = COLLNET.exec(text);
   if (found === null) return false;
   const rank = Number(found[1]);
@@ -49,7 +55,9 @@ function keep(
   via: string,
   context: FileContext,
 ): void {
-  if (process.connections.size >= MAX_KINDS) return;
+  const count = kept.get(context.job) ?? 0;
+  if (process.connections.size >= MAX_OF_PROCESS || count >= MAX_OF_JOB) return;
+  kept.set(context.job, count + 1);
   const parts = via.split('/');
   const name = parts[0]!;
   const kind: TransportKind =

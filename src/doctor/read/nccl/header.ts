@@ -4,6 +4,8 @@
  * Warnings carry file and line between device and level, and a time before the host (debug.cc of NCCL).
  */
 
+import { detached } from '../detached.js';
+
 export interface Header {
   readonly host: string;
   readonly pid: number;
@@ -62,6 +64,7 @@ export class HeaderReader {
   #header(head: string): Header | undefined {
     const known = this.#known.get(head);
     if (known !== undefined || this.#known.has(head)) return known;
+    head = detached(head);
     const header = parseHead(head, this.#hosts);
     if (this.#known.size >= MAX_REMEMBERED) this.#known.clear();
     this.#known.set(head, header);

@@ -4,6 +4,7 @@
  */
 
 import type { NcclProcess } from '../../model/process.js';
+import { detached } from '../detached.js';
 import { type FileContext, here } from '../file-context.js';
 import { readCall, readChoice } from './calls.js';
 import { readCommunicator } from './communicators.js';
@@ -16,17 +17,19 @@ import { addTrouble, troubleOf } from './troubles.js';
 
 /** Reads one message. */
 export function readMessage(process: NcclProcess, line: LogLine, context: FileContext): void {
-  const { text, level, header } = line;
+  const { level, header } = line;
   if (level === 'WARN') {
-    addTrouble(process, troubleOf(text), line, true, context);
+    const text = detached(line.text);
+    addTrouble(process, troubleOf(text), { text, level, header }, true, context);
     return;
   }
-  if (readConnection(process, text, context)) return;
-  if (text.includes(': opCount ')) {
-    readCall(process, text, context);
+  if (readConnection(process, line.text, context)) return;
+  if (line.text.includes(': opCount ')) {
+    readCall(process, line.text, context);
     return;
   }
-  if (isBulk(text)) return;
+  if (isBulk(line.text)) return;
+  const text = detached(line.text);
   if (
     readCommunicator(process, text, context) ||
     readEnvironment(process, text, context) ||

@@ -17,6 +17,9 @@ const OPENED =
 
 const MAX_FAILURES = 16;
 
+/** The loader's messages hold some paths; longer text is something else. */
+const MAX_MESSAGE = 1500;
+
 export function readNetwork(process: NcclProcess, text: string, context: FileContext): boolean {
   if (text.startsWith('Bootstrap')) return readBootstrap(process, text, context);
   if (text.startsWith('NET/')) {
@@ -58,8 +61,11 @@ function readUsing(process: NcclProcess, text: string, context: FileContext): vo
 }
 
 function readLibrary(process: NcclProcess, text: string, context: FileContext): void {
+  if (process.libraryFailures.length >= MAX_FAILURES) return;
+  const isMissing = text.includes('cannot open shared object file') || text.includes('undefined symbol');
+  if (!isMissing || text.length > MAX_MESSAGE) return;
   const missing = MISSING.exec(text) ?? SYMBOL.exec(text);
-  if (missing === null || process.libraryFailures.length >= MAX_FAILURES) return;
+  if (missing === null) return;
   const library = OPENED.exec(text)?.[1] ?? missing[1]!;
   process.libraryFailures.push({
     library,

@@ -1,0 +1,30 @@
+/** Every rule speaks on its own example, and cites lines of it. */
+import { describe, expect, it } from 'vitest';
+import { RULES } from '#src/doctor/rules/registry.js';
+import { examine } from './case-files.js';
+
+describe('rules', () => {
+  it('have names of their own', () => {
+    expect(new Set(RULES.map(({ id }) => id)).size).toBe(RULES.length);
+  });
+
+  it('name only rules that exist as causes', () => {
+    const ids = RULES.map(({ id }) => id);
+    const unknown = RULES.flatMap(({ id, explainedBy = [] }) =>
+      explainedBy === 'any' ? [] : explainedBy.filter((one) => !ids.includes(one)).map((one) => `${id}: ${one}`),
+    );
+    expect(unknown).toEqual([]);
+  });
+
+  for (const { id, example } of RULES) {
+    it(`${id} is found in its example`, async () => {
+      const { verdicts } = await examine(example.map(({ name, text }) => [name, text] as const));
+      const found = verdicts.flatMap((one) => [one, ...one.consequences]).filter((one) => one.id === id);
+      expect(found.length, `only ${verdicts.map((one) => one.id)}`).toBeGreaterThan(0);
+      for (const { evidence } of found) {
+        expect(evidence.length).toBeGreaterThan(0);
+        for (const { file } of evidence) expect(example.map(({ name }) => name)).toContain(file);
+      }
+    });
+  }
+});
