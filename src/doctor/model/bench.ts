@@ -35,6 +35,8 @@ export interface BenchRun {
   readonly devices: BenchDevice[];
   readonly rows: BenchRow[];
   average: { readonly busGBs: number; readonly at: Place } | undefined;
+  /** Checks that failed, by the footer. */
+  outOfBounds: { readonly count: number; readonly at: Place } | undefined;
   concluded: Place | undefined;
   /** The command line before it. */
   command: CommandLine | undefined;

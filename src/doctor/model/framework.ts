@@ -15,7 +15,16 @@ export type FrameworkEvent = Event &
         readonly kind: 'watchdog';
         readonly sequence: number | undefined;
         readonly operation: string | undefined;
+        /** Elements of the input. */
+        readonly elements: number | undefined;
         readonly milliseconds: number | undefined;
+      }
+    /** How far a process group had come when its watchdog looked. */
+    | {
+        readonly kind: 'progress';
+        readonly group: string;
+        readonly enqueued: number;
+        readonly completed: number;
       }
     | {
         readonly kind: 'exception';

@@ -151,6 +151,7 @@ function readBench(root: JsonValue, record: FileRecord, job: Job): boolean {
       if (bytes === undefined || outOfPlace === undefined) return [];
       return [{ bytes, outOfPlace, inPlace: side(member(one, ['in_place'])), at: place(one) }];
     }),
+    outOfBounds: undefined,
     average: bandwidth === undefined ? undefined : { busGBs: bandwidth, at: place(average!) },
     concluded: place(root),
     command: undefined,

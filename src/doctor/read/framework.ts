@@ -7,6 +7,9 @@ import { type FileContext, here, kind, type LineReader } from './file-context.js
 const RANK_PREFIX = /^\[(?:rank|default)?(\d+)\]: ?/;
 const WATCHDOG =
   /(?:\[Rank (\d+)\].{0,80}?)?Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+))?(?:, )?(?:OpType=(\w+))?/;
+const NUMEL = /NumelIn=(\d+)/;
+const PROGRESS =
+  /\[PG (?:ID )?(\S+)(?: PG GUID (\S+))? Rank (\d+)\].{0,200}?last enqueued work: (-?\d+), last completed work: (-?\d+)/;
 const RAN_FOR = /ran for (\d+) milliseconds/;
 const EXCEPTION = /^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)): ?(.*)$/;
 const OUT_OF_MEMORY = /CUDA out of memory|OutOfMemory|HIP out of memory/;
@@ -49,13 +52,27 @@ export function frameworkReader(context: FileContext): LineReader {
       if (found === null || line.includes('what():') || line.includes('terminated with exception'))
         return false;
       const ran = RAN_FOR.exec(line)?.[1];
+      const numel = NUMEL.exec(line)?.[1];
       return add({
         ...base,
         kind: 'watchdog',
         rank: found[1] === undefined ? base.rank : Number(found[1]),
         sequence: found[2] === undefined ? undefined : Number(found[2]),
         operation: found[3],
+        elements: numel === undefined ? undefined : Number(numel),
         milliseconds: ran === undefined ? undefined : Number(ran),
+      });
+    }
+    if (line.includes('last enqueued work')) {
+      const found = PROGRESS.exec(line.slice(0, 1000));
+      if (found === null) return false;
+      return add({
+        ...base,
+        kind: 'progress',
+        rank: Number(found[3]),
+        group: found[2] ?? found[1]!,
+        enqueued: Number(found[4]),
+        completed: Number(found[5]),
       });
     }
     if (line.includes('NCCL error in')) {

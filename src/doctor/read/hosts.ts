@@ -47,7 +47,11 @@ export function attributeHosts(job: Job): void {
   fill(job.modules);
   fill(job.interfaces);
   fill(job.kernelEvents);
-  for (const event of job.events) event.host ??= hostOf(event.at.file) ?? hostOfStem(event.at.file);
+  // One file of output per host is usual; a single file may hold the output of all.
+  const isPerHost = new Set(job.events.map(({ at }) => at.file)).size > 1;
+  for (const event of job.events) {
+    event.host ??= hostOf(event.at.file) ?? (isPerHost ? hostOfStem(event.at.file) : undefined);
+  }
 }
 
 function hostOfFile(file: string, job: Job, known: readonly string[]): string | undefined {

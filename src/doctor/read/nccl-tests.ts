@@ -12,6 +12,7 @@ const START = /^# Collective test starting: (\S+)/;
 const OPTIONS = /^# nThread \d+ nGpus \d+ minBytes /;
 const COLUMNS = /^# +size +count +type/;
 const AVERAGE = /^# Avg bus bandwidth +: +([\d.eE+-]+|-?nan)/;
+const OUT_OF_BOUNDS = /^# Out of bounds values +: +(\d+) (OK|FAILED)/;
 const CONCLUDED = /^# Collective test concluded: (\S+)/;
 const ROW_START = /^ *\d+ +\d+ +[a-z][a-z0-9_]+ /;
 const NUMBERS = /^ *(?:[\d.]+(?:e[+-]?\d+)?|N\/A|nan)(?: +(?:[\d.]+(?:e[+-]?\d+)?|N\/A|nan))*\s*$/i;
@@ -40,6 +41,7 @@ export function ncclTestsReader(context: FileContext): LineReader & { fragment(t
       devices: [],
       rows: [],
       average: undefined,
+      outOfBounds: undefined,
       concluded: undefined,
       command: context.command,
     };
@@ -117,6 +119,11 @@ export function ncclTestsReader(context: FileContext): LineReader & { fragment(t
     const average = AVERAGE.exec(line);
     if (average !== null) {
       table().average = { busGBs: Number(average[1]), at: here(context) };
+      return true;
+    }
+    const bounds = OUT_OF_BOUNDS.exec(line);
+    if (bounds !== null) {
+      table().outOfBounds = { count: Number(bounds[1]), at: here(context) };
       return true;
     }
     const concluded = CONCLUDED.exec(line);

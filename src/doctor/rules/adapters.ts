@@ -75,12 +75,20 @@ export const ibRetryExceeded: Rule = {
         bootstrap === undefined ? [] : [[bootstrap.address, host] as const],
       ),
     );
+    // A host that is an end of every failure is the one to look at.
+    const ends = found.map(({ process, trouble }) => [
+      process.host,
+      nameOf.get(trouble.peer) ?? trouble.peer,
+    ]);
+    const common = [...new Set(ends.flat())].filter((host) => ends.every((pair) => pair.includes(host)));
+    const isNamed = common.length === 1 && found.length > 1;
     return [
       {
         severity: 'error',
-        confidence: 'possible',
+        confidence: isNamed ? 'likely' : 'possible',
         text: `peers stopped acknowledging${devices.length === 0 ? '' : ` on ${listed(devices)}`}: ${listed(peers.map((one) => nameOf.get(one) ?? one))}`,
         culprit: {
+          ...(isNamed ? { host: common[0] } : {}),
           peers: peers.map((one) => nameOf.get(one) ?? one),
           ...(devices.length === 1 ? { hca: devices[0] } : { hcas: devices }),
         },

@@ -34,6 +34,9 @@ function lowOf(run: BenchRun): Low | undefined {
   return { expected, measured: best, at };
 }
 
+/** Nothing but tables was given: then the slow host is all that can be said. */
+const isAlone = (job: Job): boolean => job.processes.length === 0;
+
 /** Rows of a table of hosts that are far below its best. */
 function lowPairs(job: Job): { rows: Place[]; best: number; worst: number } | undefined {
   const values = job.pairRows.map(({ value }) => value);
@@ -42,6 +45,38 @@ function lowPairs(job: Job): { rows: Place[]; best: number; worst: number } | un
   if (low.length === 0) return undefined;
   return { rows: low.map(({ at }) => at), best, worst: Math.min(...values) };
 }
+
+export const slowNode: Rule = {
+  id: 'slow-node',
+  looksFor: 'one host that is in all slow measurements and in no fast one',
+  example: [example('pairs.csv', 'src,dst,busbw_GBs', 'n1,n2,180.2', 'n1,n3,361.9', 'n2,n3,181.1')],
+  references: [],
+  explainedBy: 'any',
+  find(job) {
+    const low = lowPairs(job);
+    if (low === undefined) return [];
+    const isLow = (line: (typeof job.pairRows)[number]): boolean => low.rows.includes(line.at);
+    const slow = job.pairRows.filter(isLow);
+    const fast = new Set(job.pairRows.filter((row) => !isLow(row)).flatMap(({ hosts }) => hosts));
+    const common = (slow[0]?.hosts ?? []).filter(
+      (host) => !fast.has(host) && slow.every(({ hosts }) => hosts.includes(host)),
+    );
+    const [host] = common;
+    if (host === undefined || common.length > 1 || slow.length < 2) return [];
+    return [
+      {
+        severity: 'error',
+        confidence: 'likely',
+        text: `${host} is in every slow measurement (${low.worst} GB/s and more) and in no fast one (${low.best} GB/s)`,
+        culprit: { host, measuredGBs: low.worst, othersGBs: low.best },
+        evidence: some(low.rows),
+        repair: `Take ${host} out and compare it with the others: adapters and their rates, PCIe widths, clocks and temperatures of the GPUs, counters of the switch ports.`,
+        workaround: null,
+        why: `every measurement with ${host} is slow`,
+      },
+    ];
+  },
+};
 
 export const busbwLow: Rule = {
   id: 'busbw-low',
@@ -75,7 +110,8 @@ export const busbwLow: Rule = {
       });
     }
     const pairs = lowPairs(job);
-    if (pairs !== undefined) {
+    const isNamed = job.pairRows.length > 0 && slowNode.find(job).length > 0;
+    if (pairs !== undefined && !(isNamed && isAlone(job))) {
       found.push({
         severity: 'warning',
         confidence: 'likely',

@@ -146,6 +146,84 @@ export const pcieLinkDegraded: Rule = {
   },
 };
 
+/** Share of the usual bandwidth below which a link is narrow or slow. */
+const NARROW = 0.6;
+
+export const pcieLinkSlow: Rule = {
+  id: 'pcie-link-slow',
+  looksFor:
+    'one GPU or adapter in NCCL’s tree of the machine whose PCIe link is slower than those of its siblings',
+  example: [
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO === System : maxBw 24.0 totalBw 240.0 ===',
+      'n1:10:11 [0] NCCL INFO + PCI[24.0] - GPU/0-7000 (0)',
+      'n1:10:11 [0] NCCL INFO + PCI[24.0] - GPU/0-b000 (1)',
+      'n1:10:11 [0] NCCL INFO + PCI[6.0] - GPU/0-48000 (2)',
+    ),
+  ],
+  references: ['PCI Express: link status'],
+  explainedBy: ['pcie-link-degraded', 'topo-file-ids-mismatch'],
+  find: (job) =>
+    firstOfEach(job.processes, ({ host }) => host).flatMap(({ host, tree }): Finding[] =>
+      (['GPU', 'NIC'] as const).flatMap((kind): Finding[] => {
+        const all = tree?.devices.filter((one) => one.kind === kind && one.linkGBs > 0) ?? [];
+        const best = Math.max(0, ...all.map(({ linkGBs }) => linkGBs));
+        const slow = all.filter(({ linkGBs }) => linkGBs < NARROW * best);
+        // Adapters of several kinds are usual; of GPUs, the odd one out is the fault.
+        const isOdd = slow.length > 0 && slow.length * 3 <= all.length && kind === 'GPU';
+        if (!isOdd) return [];
+        return [
+          {
+            severity: 'warning',
+            confidence: 'likely',
+            text: `the PCIe link of ${kind} ${listed(slow.map(({ id }) => id))} of ${host} gives ${slow[0]!.linkGBs} GB/s, those of the others ${best}`,
+            culprit: {
+              host,
+              devices: slow.map(({ id }) => id),
+              linkGBs: slow[0]!.linkGBs,
+              expectedGBs: best,
+            },
+            evidence: some(
+              [...slow, ...all.filter((one) => !slow.includes(one)).slice(0, 1)].map(({ at }) => at),
+            ),
+            repair: `Compare LnkSta with LnkCap of ${slow[0]!.id} (lspci -vvv); reseat or replace the card or its riser.`,
+            workaround: null,
+          },
+        ];
+      }),
+    ),
+};
+
+export const iommuFault: Rule = {
+  id: 'iommu-fault',
+  looksFor: 'faults of the IOMMU in the kernel’s log: peer-to-peer requests are translated and refused',
+  example: [
+    example(
+      'dmesg.txt',
+      '[ 812.1] AMD-Vi: Event logged [IO_PAGE_FAULT device=83:00.0 domain=0x0021 address=0xf8000000 flags=0x0030]',
+    ),
+  ],
+  references: ['NCCL user guide: troubleshooting, IO virtualization'],
+  find(job) {
+    const found = job.kernelEvents.filter(({ kind }) => kind === 'iommuFault');
+    const [first] = found;
+    if (first === undefined) return [];
+    return [
+      {
+        severity: 'error',
+        confidence: 'likely',
+        text: `the IOMMU${first.host === undefined ? '' : ` of ${first.host}`} refuses requests between devices`,
+        culprit: first.host === undefined ? {} : { host: first.host },
+        evidence: some(found.map(({ at }) => at)),
+        repair:
+          'Switch the IOMMU off in the firmware, or pass it through (kernel parameter iommu=pt), on machines without virtual machines.',
+        workaround: 'NCCL_P2P_DISABLE=1 avoids peer-to-peer; all traffic then goes through host memory.',
+      },
+    ];
+  },
+};
+
 /** A call was made on every rank that logs, and nothing after it. */
 function lastCalls(job: Job): Place[] {
   return job.processes.flatMap(({ members }) => {
@@ -168,10 +246,10 @@ export const collectiveHang: Rule = {
     ),
   ],
   references: [],
-  explainedBy: ['pcie-acs-redirect'],
+  explainedBy: ['pcie-acs-redirect', 'iommu-fault'],
   find(job) {
     const calls = lastCalls(job);
-    const acs = pcieAcsRedirect.find(job);
+    const acs = [...pcieAcsRedirect.find(job), ...iommuFault.find(job)];
     // A log does not say that a call came back: without a reason to hang, its end means nothing.
     if (calls.length === 0 || acs.length === 0) return [];
     return [

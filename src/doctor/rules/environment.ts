@@ -74,7 +74,6 @@ const COMMON = [
   'NCCL_COLLNET_ENABLE',
   'NCCL_PXN_DISABLE',
   'NCCL_IB_TC',
-  'NCCL_IB_GID_INDEX',
 ];
 
 export const envDiffers: Rule = {
@@ -206,6 +205,38 @@ export const envIbDisabled: Rule = {
   },
 };
 
+/** The table of a host has no entry with the index that its processes ask for. */
+function absentGid(job: Job): Finding[] {
+  return settings(job, 'NCCL_IB_GID_INDEX')
+    .slice(0, 1)
+    .flatMap(({ process, value, at }): Finding[] => {
+      const own = job.gids.filter(({ host }) => host === undefined || host === process.host);
+      const devices = [...new Set(own.map(({ device }) => device))];
+      const lacking = devices.filter(
+        (device) => !own.some((one) => one.device === device && one.index === Number(value)),
+      );
+      if (lacking.length === 0 || Number(value) < 0) return [];
+      return [
+        {
+          severity: 'error',
+          confidence: 'certain',
+          text: `NCCL_IB_GID_INDEX=${value} names an entry that ${listed(lacking)} of ${process.host} does not have`,
+          culprit: { variable: 'NCCL_IB_GID_INDEX', value, host: process.host, hca: lacking[0] },
+          evidence: [
+            at,
+            ...some(
+              own.filter(({ device }) => lacking.includes(device)).map((one) => one.at),
+              8,
+            ),
+          ],
+          repair:
+            'Unset NCCL_IB_GID_INDEX: since 2.21 NCCL finds the RoCE v2 entry with an IPv4 address by itself; in a container, give it the network of the host.',
+          workaround: null,
+        },
+      ];
+    });
+}
+
 export const envGidIndex: Rule = {
   id: 'env-gid-index',
   looksFor: 'NCCL_IB_GID_INDEX that names an entry which a port does not have, or a link-local one',
@@ -222,7 +253,7 @@ export const envGidIndex: Rule = {
       process.environment.has('NCCL_IB_GID_INDEX'),
     );
     const [first] = failed;
-    if (first === undefined) return [];
+    if (first === undefined) return absentGid(job);
     const setting = first.process.environment.get('NCCL_IB_GID_INDEX')!;
     const isLocal = first.trouble.localGid?.startsWith('fe80') === true;
     if (setting.value === '-1') return [];
@@ -250,6 +281,89 @@ export const envGidIndex: Rule = {
       },
     ];
   },
+};
+
+export const envHcaPrefix: Rule = {
+  id: 'env-ib-hca-prefix',
+  looksFor: 'NCCL_IB_HCA that selects more adapters than it names, because names are prefixes',
+  example: [
+    example(
+      'n1.log',
+      'n1:10:11 [0] NCCL INFO NCCL_IB_HCA set by environment to mlx5_1',
+      'n1:10:11 [0] NCCL INFO NET/IB : Using [0]mlx5_1:1/IB [1]mlx5_10:1/IB [2]mlx5_11:1/IB [RO]; OOB eth0:10.0.0.1<0>',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_IB_HCA'],
+  find(job) {
+    const found = settings(job, 'NCCL_IB_HCA').flatMap(({ process, value, at }) => {
+      if (/^[=^]/.test(value) || process.hcas === undefined) return [];
+      const names = value.split(',').map((name) => name.replace(/:\d+$/, ''));
+      const extra = process.hcas.value
+        .map(({ name }) => name)
+        .filter((name) => {
+          const by = names.filter((one) => name.startsWith(one));
+          // A prefix that names no adapter of its own (mlx5) is meant as one.
+          return (
+            by.length > 0 &&
+            !names.includes(name) &&
+            by.some((one) => process.hcas!.value.some((hca) => hca.name === one))
+          );
+        });
+      return extra.length === 0 ? [] : [{ process, value, at, extra }];
+    });
+    const [first] = found;
+    if (first === undefined) return [];
+    return [
+      {
+        severity: 'warning',
+        confidence: 'likely',
+        text: `NCCL_IB_HCA=${first.value} on ${first.process.host} also selects ${listed(first.extra)}: names without = are prefixes`,
+        culprit: {
+          variable: 'NCCL_IB_HCA',
+          value: first.value,
+          host: first.process.host,
+          extra: first.extra,
+        },
+        evidence: [first.at, first.process.hcas!.at],
+        repair: `Write NCCL_IB_HCA==${first.value}: an equals sign before the list asks for exact names.`,
+        workaround: null,
+      },
+    ];
+  },
+};
+
+/** Helper threads times sockets of one connection that NCCL allows. */
+const MAX_SOCKETS = 64;
+
+export const tooManySockets: Rule = {
+  id: 'socket-threads-limit',
+  looksFor: 'NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD above 64',
+  example: [
+    example(
+      'n1.log',
+      'n1:10:11 [0] NCCL INFO NCCL_SOCKET_NTHREADS set by environment to 16.',
+      'n1:10:11 [0] NCCL INFO NCCL_NSOCKS_PERTHREAD set by environment to 8.',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD'],
+  find: (job) =>
+    firstOfEach(job.processes, ({ host }) => host).flatMap((process): Finding[] => {
+      const threads = process.environment.get('NCCL_SOCKET_NTHREADS');
+      const sockets = process.environment.get('NCCL_NSOCKS_PERTHREAD');
+      const product = Number(threads?.value ?? 1) * Number(sockets?.value ?? 1);
+      if (threads === undefined || sockets === undefined || !(product > MAX_SOCKETS)) return [];
+      return [
+        {
+          severity: 'warning',
+          confidence: 'certain',
+          text: `${threads.value} threads of ${sockets.value} sockets are more than the ${MAX_SOCKETS} sockets of a connection on ${process.host}`,
+          culprit: { variable: 'NCCL_NSOCKS_PERTHREAD', value: sockets.value, host: process.host },
+          evidence: [threads.at, sockets.at],
+          repair: `Lower NCCL_SOCKET_NTHREADS or NCCL_NSOCKS_PERTHREAD: their product is at most ${MAX_SOCKETS}.`,
+          workaround: null,
+        },
+      ];
+    }),
 };
 
 export const sameGpu: Rule = {
@@ -322,7 +436,56 @@ export const cudaFailure: Rule = {
           ? 'Leave NCCL some hundred MiB of GPU memory (smaller batch; NCCL_BUFFSIZE, fewer channels).'
           : isDriver
             ? 'Update the driver, or use an NCCL built for the CUDA version that the driver supports.'
-            : 'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.',
+            : /system not yet initialized|not yet initiali[sz]ed/i.test(reason)
+              ? 'Start the fabric manager (systemctl start nvidia-fabricmanager) in the version of the driver: GPUs on NVSwitch cannot be used before.'
+              : 'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.',
+        workaround: null,
+      },
+    ];
+  },
+};
+
+/** GPUs with NVLink SHARP on boards with NVSwitch. */
+const HAS_MULTICAST = /\b(?:H100|H200|H800|H20|B200|B300|GB200|GB300)\b(?!.*(?:PCIe|NVL))/;
+
+/** A whole board: parts of one, as in virtual machines, may lack multicast by design. */
+const WHOLE_BOARD = 8;
+
+export const multicastUnavailable: Rule = {
+  id: 'nvls-unavailable',
+  looksFor: 'a whole board of GPUs with NVSwitch on which NCCL finds no NVLink SHARP',
+  example: [
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO NVLS multicast support is not available on dev 0',
+      'n1:10:11 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0',
+    ),
+    example('gpus.txt', 'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)'),
+  ],
+  references: ['NCCL user guide: NCCL_NVLS_ENABLE'],
+  find(job) {
+    const names = [
+      ...job.links.map(({ name }) => name),
+      ...job.benches.flatMap(({ devices }) => devices.map(({ gpu }) => gpu)),
+    ];
+    const hasSupport = names.length > 0 && names.every((name) => HAS_MULTICAST.test(name));
+    const found = job.processes.filter(
+      ({ multicast, environment, members }) =>
+        multicast?.value === false &&
+        environment.get('NCCL_NVLS_ENABLE')?.value !== '0' &&
+        members.some(({ localRanks }) => localRanks === WHOLE_BOARD),
+    );
+    const [first] = found;
+    if (!hasSupport || first === undefined) return [];
+    return [
+      {
+        severity: 'warning',
+        confidence: 'likely',
+        text: `NVLink SHARP is not available on ${listed([...new Set(found.map(({ host }) => host))])} although its GPUs have it`,
+        culprit: { host: first.host },
+        evidence: some(firstOfEach(found, ({ host }) => host).map(({ multicast }) => multicast!.at)),
+        repair:
+          'See that the fabric manager runs in the version of the driver and that the driver is 530 or newer (nvidia-smi -q: Fabric state Completed).',
         workaround: null,
       },
     ];

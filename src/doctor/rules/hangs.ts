@@ -6,6 +6,7 @@ import { distinctPlaces, type Place } from '../model/place.js';
 import type { Member, NcclProcess } from '../model/process.js';
 import type { RasCount } from '../model/ras.js';
 import { firstOfEach, listed, some, waitingMembers } from './queries.js';
+import { reportedGroups } from './reported-operations.js';
 import { example, type Finding, type Rule } from './rule.js';
 
 type Exception = Extract<FrameworkEvent, { kind: 'exception' }>;
@@ -18,6 +19,10 @@ const SECONDARY =
 
 function deathsInLogs(job: Job): Finding[] {
   const waiting = watchdogs(job);
+  const isFelt =
+    waiting.length > 0 ||
+    job.events.some(({ kind }) => kind === 'ncclError') ||
+    job.processes.some((process) => process.troubles.some(({ trouble }) => trouble.kind === 'peerClosed'));
   const primary = job.events.flatMap((event) =>
     event.kind === 'exception' && event.rank !== undefined && !SECONDARY.test(event.type) ? [event] : [],
   );
@@ -25,12 +30,13 @@ function deathsInLogs(job: Job): Finding[] {
   // A rank that reports a time-out itself was alive when the others were.
   for (const event of firstOfEach(primary, ({ rank }) => rank)) {
     if (waiting.some(({ rank }) => rank === event.rank)) continue;
-    if (!event.isOutOfMemory && waiting.length === 0) continue;
+    if (!event.isOutOfMemory && !isFelt) continue;
     found.push(exceptionFinding(job, primary.findLast(({ rank }) => rank === event.rank)!));
   }
   if (found.length > 0) return found;
   const exits = job.events.flatMap((event) => (event.kind === 'exit' ? [event] : []));
-  const killed = exits.filter(({ signal }) => signal !== undefined && signal !== 15);
+  // Watchdogs and exceptions end a process by SIGABRT, launchers the rest by SIGTERM.
+  const killed = exits.filter(({ signal }) => signal !== undefined && signal !== 15 && signal !== 6);
   return firstOfEach(killed, ({ rank, pid }) => rank ?? pid)
     .slice(0, 1)
     .map((event): Finding => {
@@ -220,13 +226,6 @@ export const ranksBehind: Rule = {
     ),
 };
 
-/** Dumps of one communicator. */
-function groups(job: Job): RankDump[][] {
-  const found = new Map<string, RankDump[]>();
-  for (const dump of job.dumps) found.set(dump.communicator, [...(found.get(dump.communicator) ?? []), dump]);
-  return [...found.values()].filter((list) => list.length > 1);
-}
-
 const isOpen = ({ state }: DumpedOperation): boolean => state !== 'completed';
 
 /** The operation that a rank waits in: the first that is not completed. */
@@ -250,7 +249,7 @@ export const rankBehind: Rule = {
   ],
   references: ['PyTorch: flight recorder'],
   find: (job) =>
-    groups(job).flatMap((list): Finding[] => {
+    reportedGroups(job).flatMap((list): Finding[] => {
       const waiting = list.flatMap((dump) => {
         const operation = waitingIn(dump);
         return operation === undefined ? [] : [{ dump, operation }];
@@ -324,10 +323,94 @@ export const collectiveSizeMismatch: Rule = {
     ),
   ],
   references: ['PyTorch: flight recorder'],
-  find: (job) => groups(job).flatMap((list) => mismatchIn(list)),
+  find: (job) => reportedGroups(job).flatMap((list) => mismatchIn(list, 'count')),
 };
 
-function mismatchIn(list: readonly RankDump[]): Finding[] {
+export const collectiveOrderMismatch: Rule = {
+  id: 'collective-order-mismatch',
+  looksFor: 'ranks that call different operations at the same place of a communicator’s sequence',
+  example: [
+    example(
+      'dumps.json',
+      '{ "ranks": [',
+      '  { "rank": 0, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "count": 96, "state": "started" } ] },',
+      '  { "rank": 1, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "count": 96, "state": "started" } ] },',
+      '  { "rank": 2, "group": "g", "ops": [ { "seq": 8, "op": "all_gather", "count": 96, "state": "started" } ] }',
+      '] }',
+    ),
+  ],
+  references: ['NCCL user guide: collective operations'],
+  find: (job) => reportedGroups(job).flatMap((list) => mismatchIn(list, 'operation')),
+};
+
+export const collectiveTypeMismatch: Rule = {
+  id: 'collective-type-mismatch',
+  looksFor: 'ranks in the same operation with different element types',
+  example: [
+    example(
+      'dumps.json',
+      '{ "ranks": [',
+      '  { "rank": 0, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "dtype": "float32", "count": 96, "state": "started" } ] },',
+      '  { "rank": 1, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "dtype": "float32", "count": 96, "state": "started" } ] },',
+      '  { "rank": 2, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "dtype": "float16", "count": 96, "state": "started" } ] }',
+      '] }',
+    ),
+  ],
+  references: ['NCCL user guide: collective operations'],
+  find: (job) => reportedGroups(job).flatMap((list) => mismatchIn(list, 'type')),
+};
+
+export const deviceOrWireStuck: Rule = {
+  id: 'device-or-wire-stuck',
+  looksFor: 'an operation that all ranks started alike and none finished: the fault is below the program',
+  example: [
+    example(
+      'dumps.json',
+      '{ "world_size": 2, "ranks": [',
+      '  { "rank": 0, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "count": 96, "state": "started" } ] },',
+      '  { "rank": 1, "group": "g", "ops": [ { "seq": 8, "op": "all_reduce", "count": 96, "state": "started" } ] }',
+      '] }',
+    ),
+  ],
+  references: ['PyTorch: flight recorder'],
+  explainedBy: [
+    'collective-size-mismatch',
+    'collective-order-mismatch',
+    'collective-type-mismatch',
+    'rank-behind',
+    'ib-port-flap',
+    'ib-retry-exceeded',
+    'xid',
+    'pcie-acs-redirect',
+    'roce-packet-loss',
+    'rank-died',
+  ],
+  find: (job) =>
+    reportedGroups(job).flatMap((list): Finding[] => {
+      const open = list.map(waitingIn);
+      const [first] = open;
+      const isStuck = open.every((one) => one?.sequence === first?.sequence && one?.state === 'started');
+      // A dump that was not taken because of a hang shows an ordinary moment.
+      const isWhole = list.length >= sizeOfGroup(list);
+      if (first === undefined || !isStuck || !isWhole) return [];
+      return [
+        {
+          severity: 'error',
+          confidence: 'likely',
+          text: `all ${list.length} ranks started ${first.name} ${first.sequence} with the same arguments, and none finished it`,
+          culprit: { communicator: list[0]!.communicator, seq: first.sequence, operation: first.name },
+          evidence: some(open.map((one) => one!.at)),
+          repair:
+            'Look below the program: errors of GPUs (dmesg, Xid), of adapters and links (port events, retransmissions), PCIe access control, and the log with NCCL_DEBUG=WARN.',
+          workaround: null,
+          why: 'ranks that disagree do not get past the operation',
+        },
+      ];
+    }),
+};
+
+/** Ranks that differ in one respect in the first operation that is not completed everywhere. */
+function mismatchIn(list: readonly RankDump[], wanted: 'operation' | 'type' | 'count'): Finding[] {
   // The first operation that is not completed everywhere: ranks that disagree do not get past it.
   const open = list.flatMap((dump) => waitingIn(dump)?.sequence ?? []);
   if (open.length === 0) return [];
@@ -342,6 +425,7 @@ function mismatchIn(list: readonly RankDump[]): Finding[] {
     (one: DumpedOperation) => one.type,
     (one: DumpedOperation) => (UNEVEN.test(one.name) ? '' : one.size),
   ];
+  const names = ['operation', 'type', 'count'] as const;
   const wrong = keys.findIndex((key) => new Set(there.map(({ operation }) => key(operation))).size > 1);
   if (wrong < 0) return [];
   const key = keys[wrong]!;
@@ -350,7 +434,8 @@ function mismatchIn(list: readonly RankDump[]): Finding[] {
   const { dump, operation } = odd[0]!;
   const other = there.find((one) => key(one.operation) !== key(operation))!;
   const expected = other.operation.elements;
-  const what = ['operation', 'type', 'count'][wrong]!;
+  const what = names[wrong]!;
+  if (what !== wanted) return [];
   const ranks = odd.map((one) => one.dump.rank);
   const part =
     wrong === 2 && expected !== undefined && operation.elements !== undefined && operation.elements < expected
@@ -360,7 +445,10 @@ function mismatchIn(list: readonly RankDump[]): Finding[] {
     {
       severity: 'error',
       confidence: 'certain',
-      text: `rank ${listed(ranks)} calls operation ${sequence} with another ${what} (${String(key(operation))}) than the others (${String(key(other.operation))})`,
+      text:
+        odd.length === there.length
+          ? `ranks ${listed(ranks)} disagree about the ${what} of operation ${sequence}: ${String(key(operation))} and ${String(key(other.operation))}`
+          : `rank ${listed(ranks)} calls operation ${sequence} with another ${what} (${String(key(operation))}) than the others (${String(key(other.operation))})`,
       culprit: {
         ...(odd.length === 1 ? { rank: dump.rank } : { ranks }),
         ...(dump.host === undefined ? {} : { host: dump.host }),

@@ -333,19 +333,23 @@ export const wrongResults: Rule = {
     const bad = job.benches.flatMap(({ rows }) =>
       rows.filter(({ outOfPlace, inPlace }) => [outOfPlace, inPlace].some((side) => (side?.wrong ?? 0) >= 1)),
     );
-    if (bad.length === 0) return [];
+    const footers = job.benches.flatMap(({ outOfBounds }) =>
+      outOfBounds !== undefined && outOfBounds.count > 0 ? [outOfBounds.at] : [],
+    );
+    if (bad.length === 0 && footers.length === 0) return [];
     return [
       {
         severity: 'error',
         confidence: 'certain',
-        text: `${bad.length} measured size${bad.length === 1 ? '' : 's'} gave wrong results`,
+        text: `${Math.max(bad.length, 1)} measured size${bad.length === 1 ? '' : 's'} gave wrong results`,
         culprit: {
           rows: bad.length,
           wrong: Math.max(
+            0,
             ...bad.map(({ outOfPlace, inPlace }) => Math.max(outOfPlace.wrong ?? 0, inPlace?.wrong ?? 0)),
           ),
         },
-        evidence: some(bad.map(({ at }) => at)),
+        evidence: [...some(bad.map(({ at }) => at)), ...footers],
         repair:
           'Find the pair of GPUs or hosts that gives wrong data (runs of two ranks each, with -c 1), and test peer-to-peer (NCCL_P2P_DISABLE=1) and GPUDirect (NCCL_NET_GDR_LEVEL=LOC) one at a time.',
         workaround: null,

@@ -10,36 +10,52 @@ import {
   roceNoRoutableGid,
   rocePacketLoss,
 } from './adapters.js';
-import { busbwLow } from './busbw-low.js';
-import { collectiveHang, nvlinkDown, pcieAcsRedirect, pcieLinkDegraded, xid } from './buses.js';
+import { busbwLow, slowNode } from './busbw-low.js';
+import {
+  collectiveHang,
+  iommuFault,
+  nvlinkDown,
+  pcieAcsRedirect,
+  pcieLinkDegraded,
+  pcieLinkSlow,
+  xid,
+} from './buses.js';
 import { envForcesProtocol } from './env-forces-protocol.js';
 import { envP2pDisabled, shmInsteadOfP2p } from './env-p2p-disabled.js';
 import {
   cudaFailure,
   envDiffers,
   envGidIndex,
+  envHcaPrefix,
   envIbDisabled,
   envShmDisabled,
   misuse,
   multicastFailed,
+  multicastUnavailable,
   noNetwork,
   noTransport,
   sameGpu,
+  tooManySockets,
   versionMismatch,
 } from './environment.js';
-import { envGdrLevel, gdrMissingOnNode, gdrOffDistance } from './gpu-direct.js';
+import { envGdrLevel, gdrMissingOnNode, gdrOff, gdrOffDistance } from './gpu-direct.js';
 import {
   abortMissingOnRank,
+  collectiveOrderMismatch,
   collectiveSizeMismatch,
+  collectiveTypeMismatch,
+  deviceOrWireStuck,
   rankBehind,
   rankDied,
   ranksBehind,
   rasTimeout,
   watchdogTimeout,
 } from './hangs.js';
+import { duplicateRank, sizeMismatch, uniqueIdMismatch } from './init-mismatch.js';
 import {
   bootstrapInterfaceMismatch,
   connectTimeout,
+  firewall,
   ifaceVirtual,
   initWaiting,
   noSocketInterface,
@@ -73,6 +89,11 @@ export const RULES: readonly Rule[] = [
   envGdrLevel,
   envGidIndex,
   envDiffers,
+  envHcaPrefix,
+  tooManySockets,
+  sizeMismatch,
+  duplicateRank,
+  uniqueIdMismatch,
   topoFileIdsMismatch,
   topologyFileRefused,
   ncclTestsNotOneJob,
@@ -87,8 +108,11 @@ export const RULES: readonly Rule[] = [
   pcieAcsRedirect,
   pcieLinkDegraded,
   nvlinkDown,
+  pcieLinkSlow,
+  iommuFault,
   xid,
   multicastFailed,
+  multicastUnavailable,
   gdrMissingOnNode,
   nicMissingOnNode,
   roceNoRoutableGid,
@@ -100,6 +124,8 @@ export const RULES: readonly Rule[] = [
   rankBehind,
   ranksBehind,
   collectiveSizeMismatch,
+  collectiveOrderMismatch,
+  collectiveTypeMismatch,
   abortMissingOnRank,
   misuse,
   noTransport,
@@ -109,6 +135,10 @@ export const RULES: readonly Rule[] = [
   nvlinkIslands,
   nicBandwidthCeiling,
   wrongResults,
+  slowNode,
+  gdrOff,
+  firewall,
+  deviceOrWireStuck,
   // symptoms, each shown below its cause where one is found
   netSocketFallback,
   shmInsteadOfP2p,
