@@ -31,7 +31,7 @@ export async function doctorOutput(
   const job = await readJob(files.map((file) => sourceOf(file, note)));
   const verdicts = diagnose(job);
   const verdict = verdicts.length > 0 ? 'findings' : isReadable(job, files) ? 'healthy' : 'unreadable';
-  if (options.json) return { lines: [JSON.stringify(jsonReport(job, verdicts), null, 2)], verdict };
+  if (options.json) return { lines: jsonLines(jsonReport(job, verdicts)), verdict };
   if (verdict === 'unreadable') {
     for (const { name, problems } of job.files) for (const problem of problems) note(`${name}: ${problem}`);
     note('nothing that the doctor knows is in the input; see tutti doctor --help for the kinds of files');
@@ -40,6 +40,13 @@ export async function doctorOutput(
   const texts = await lineTexts(files, verdicts);
   const textOf = ({ file, line }: Place) => texts.get(`${file}\0${line}`);
   return { lines: textReport(job, verdicts, style, textOf), verdict };
+}
+
+/** JSON in lines; characters that JSON allows and terminals obey are escaped. */
+function jsonLines(value: unknown): string[] {
+  const text = JSON.stringify(value, null, 2);
+  const escaped = (found: string): string => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return text.replace(/[\u007f-\u009f]/g, escaped).split('\n');
 }
 
 /** Something was recognised, and every file that was named by itself could be read. */

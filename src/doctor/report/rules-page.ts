@@ -1,0 +1,96 @@
+/**
+ * The page docs/doctor.md: what the doctor reads, how it judges, and every rule with an example, made from the rules
+ * themselves.
+ */
+import { diagnose } from '../diagnose.js';
+import { readJob } from '../read/read-job.js';
+import { RULES } from '../rules/registry.js';
+import type { Rule } from '../rules/rule.js';
+
+const INTRODUCTION = `# The doctor
+
+\`npx tutti doctor FILE... | FOLDER\` says what is wrong with a job that uses the real NCCL, on which evidence, and what
+repairs it. It needs no GPU and runs nothing: it reads the files that are at hand. This page is made from the rules by
+\`node scripts/doctor-page.js\`.
+
+## What to give it
+
+The more, the surer: a log of one rank already helps, logs of all ranks let it compare them.
+
+- Logs of NCCL 2.8 to 2.31: run the job with \`NCCL_DEBUG=INFO\`, and with
+  \`NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING\` for more. One file or many, ranks mixed or not, with the prefixes and
+  time stamps of mpirun, srun, torchrun, kubectl and containers, with or without colours, cut off or not.
+- Tables or JSON of nccl-tests; tables of bandwidth by pairs of hosts; ib_write_bw and its like.
+- Output of frameworks and launchers: watchdogs, exceptions, ends of processes; dumps of operations as JSON, as
+  PyTorch's flight recorder writes them, and in other layouts. Pickles run code when they are read, so they are refused.
+- RAS status (\`ncclras\`), text or JSON.
+- Topology and graph files of NCCL.
+- \`nvidia-smi topo -m\`, \`nvidia-smi nvlink -s\`, \`nvidia-smi -L\`, \`lspci\` (with \`-vvv\` for access control and links),
+  \`show_gids\`, \`ibstatus\` or \`ibstat\`, \`ethtool -S\`, \`ip addr\`, \`ss -s\`, \`sysctl\`, \`ulimit -a\`, \`df\`, \`lsmod\`, \`dmesg\`.
+
+The kind of a file is recognised by its content, line by line; one file may hold several. Names of files matter only
+where nothing else tells whose output it is.
+
+## What it answers
+
+Verdicts first, the worst on top: what is wrong, where (host, rank, adapter, interface, variable), the lines that show
+it, what repairs it, and apart from that what would only hide it, with its cost. A fault hides what it caused: consequences
+stand below their cause. Then what was not checked, and why. \`--json\` gives the verdicts together with the model of the
+job: processes, variables, communicators, ways between ranks, results.
+
+- severity: \`error\` fails or is slow by a factor, \`warning\` costs something, \`info\` explains what is no fault.
+- confidence: \`certain\`, \`likely\`, \`possible\`.
+- exit status: 0 healthy, 1 findings, 2 unreadable input.
+`;
+
+/** The text of the page. */
+export async function rulesPage(): Promise<string> {
+  const causes = RULES.filter(({ explainedBy }) => explainedBy === undefined);
+  const symptoms = RULES.filter(({ explainedBy }) => explainedBy !== undefined);
+  const list = async (rules: readonly Rule[]) => (await Promise.all(rules.map(ruleSection))).join('\n');
+  return `${INTRODUCTION}
+## Causes
+
+${await list(causes)}
+## Symptoms
+
+Each is shown below its cause where one is found, and is a verdict of its own where none is.
+
+${await list(symptoms)}`;
+}
+
+async function ruleSection(rule: Rule): Promise<string> {
+  const job = await readJob(rule.example.map(({ name, text }) => ({ name, text: [text] })));
+  const verdicts = diagnose(job);
+  const own = verdicts.find(({ id }) => id === rule.id);
+  const above = verdicts.find(({ consequences }) => consequences.some(({ id }) => id === rule.id));
+  const shown = own ?? above;
+  const files = rule.example.map(({ name, text }) => `${name}:\n${text.replace(/^(?=.)/gm, '  ')}`);
+  const answer =
+    shown === undefined
+      ? []
+      : [
+          `${own === undefined ? `${shown.id}, which explains ${rule.id}` : `${shown.severity}, ${shown.confidence}`}: ${shown.text}`,
+          `  repair      ${shown.repair}`,
+          ...(shown.workaround === null ? [] : [`  workaround  ${shown.workaround}`]),
+        ];
+  return [
+    `### ${rule.id}`,
+    '',
+    `Looks for ${rule.looksFor}.`,
+    ...explained(rule),
+    ...(rule.references.length === 0 ? [] : [`See ${rule.references.join('; ')}.`]),
+    '',
+    '```text',
+    ...files,
+    ...answer,
+    '```',
+    '',
+  ].join('\n');
+}
+
+function explained({ explainedBy }: Rule): string[] {
+  if (explainedBy === undefined) return [];
+  if (explainedBy === 'any') return ['Explained by any cause that is found.'];
+  return [`Explained by ${explainedBy.join(', ')}.`];
+}
