@@ -38,7 +38,9 @@ describe('a damaged file', () => {
         async (parts) => {
           const files = parts.map(([text, edits], i) => [`file${i}`, edited(text, edits)] as const);
           const { job, verdicts } = await examine(files);
-          const lengths = new Map(files.map(([name, text]) => [name, text.split('\n').length]));
+          const lengths = new Map<string, number>(
+            files.map(([name, text]) => [name, text.split('\n').length]),
+          );
           for (const { evidence } of verdicts) {
             expect(evidence.length).toBeGreaterThan(0);
             for (const { file, line } of evidence) {
