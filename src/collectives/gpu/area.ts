@@ -35,7 +35,7 @@ export const LINE_BYTES = 16;
 export const LINE_DATA = 8;
 
 /** Channels of a pair of ranks: blocks that move one message together. */
-export const PAIR_CHANNELS = 16;
+export const PAIR_CHANNELS = 32;
 
 /** How large the parts of an area are. */
 export interface AreaSizes {
@@ -56,7 +56,7 @@ export const GPU_AREA: AreaSizes = {
   llBlocks: LL_BLOCKS,
   llBankBytes: 32 * 1024,
   pairChannels: PAIR_CHANNELS,
-  pairBankBytes: 16 * 1024,
+  pairBankBytes: 8 * 1024,
   stageBytes: 16 * 1024 * 1024,
 };
 

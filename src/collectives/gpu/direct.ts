@@ -20,7 +20,7 @@ import { type AreaSizes, BlockState, Cell } from './area.js';
 import type { Copies, GpuCollective } from './call.js';
 import { awaitLines, flagOf, storeLine } from './line.js';
 import { type Move, type Movers, moveBytes } from './move.js';
-import { type Addressing, MAP_SLOTS, OFFSET_BITS, STAGED } from './names.js';
+import { type Addressing, resolveName, STAGED } from './names.js';
 import { Team } from './team.js';
 import { gpuWork } from './work.js';
 
@@ -195,12 +195,8 @@ class DirectBlock {
     const isSelf = rank.eq(this.team.self);
     const resolve = (name: Value<'u64'>, own: Value<'ptr'>): Value<'ptr'> => {
       if (this.#parameters.addressing === 'plain') return k.select(isSelf, own, name.cast('ptr'));
-      const slot = rank.mul(MAP_SLOTS).cast('u64').add(name.shr(OFFSET_BITS));
       const at = k.variable('ptr', own);
-      k.if(isSelf.not(), () => {
-        const base = k.load('ptr', this.field('maps').offset(slot.mul(8)));
-        at.set(base.offset(name.and((1n << BigInt(OFFSET_BITS)) - 1n)));
-      });
+      k.if(isSelf.not(), () => at.set(resolveName(k, 'mapped', name, rank, () => this.field('maps'))));
       return at.value;
     };
     return {

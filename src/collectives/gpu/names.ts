@@ -9,6 +9,8 @@
  * their areas.
  */
 
+import type { KernelBuilder, Value } from '../../kernel/builder.js';
+
 /** How ranks name their buffers to each other. */
 export type Addressing = 'plain' | 'mapped';
 
@@ -29,4 +31,18 @@ export function mapTableBytes(ranks: number): number {
 /** The name of a place in a mapped allocation. */
 export function mappedName(allocation: number, offset: number | bigint): bigint {
   return (BigInt(allocation) << BigInt(OFFSET_BITS)) | BigInt(offset);
+}
+
+/** Where the named place of a peer lies in the own address space; `maps` loads the address of the table. */
+export function resolveName(
+  k: KernelBuilder,
+  addressing: Addressing,
+  name: Value<'u64'>,
+  peer: Value<'u32'>,
+  maps: () => Value<'ptr'>,
+): Value<'ptr'> {
+  if (addressing === 'plain') return name.cast('ptr');
+  const slot = peer.mul(MAP_SLOTS).cast('u64').add(name.shr(OFFSET_BITS));
+  const base = k.load('ptr', maps().offset(slot.mul(8)));
+  return base.offset(name.and((1n << BigInt(OFFSET_BITS)) - 1n));
 }

@@ -25,10 +25,10 @@ export class Team {
     readonly work: Value<'ptr'>,
     readonly ranks: number,
     /** A struct with the fields `self` and `areas` of GpuWork. */
-    readonly fields: Pick<GpuWork, 'fields'> = gpuWork(ranks),
+    readonly fields: { readonly fields: Pick<GpuWork['fields'], 'self' | 'areas'> } = gpuWork(ranks),
     sizes?: AreaSizes,
   ) {
-    const layout = fields as GpuWork;
+    const layout = fields as unknown as GpuWork;
     this.layout = areaLayout(ranks, sizes);
     this.self = k.field(work, layout, 'self');
     this.own = k.field(work, layout, 'areas', 0);
@@ -51,6 +51,6 @@ export class Team {
   areaOf(rank: Value<'u32'>): Value<'ptr'> {
     const { k, ranks, self } = this;
     const distance = k.select(rank.ge(self), rank.sub(self), rank.add(ranks).sub(self));
-    return k.field(this.work, this.fields as GpuWork, 'areas', distance);
+    return k.field(this.work, this.fields as unknown as GpuWork, 'areas', distance);
   }
 }

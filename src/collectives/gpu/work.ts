@@ -47,22 +47,24 @@ export function gpuWork(ranks: number): GpuWork {
 }
 
 /** Messages and groups of messages that one launch of sends and receives takes at most. */
-export const MAX_MESSAGES = 32;
-export const MAX_MESSAGE_GROUPS = 32;
+export const MAX_MESSAGES = 64;
+export const MAX_MESSAGE_GROUPS = 64;
 
-/** Descriptor of a batch of messages: `groups` of those with one peer in one direction, each with its own blocks. */
+/** Descriptor of a batch of messages: groups of those with one peer in one direction, each with blocks of its own. */
 export type MessageWork = ReturnType<typeof makeMessageWork>;
 
 function makeMessageWork(ranks: number) {
   return struct('MessageWork', {
     maps: 'ptr',
     self: 'u32',
-    groups: 'u32',
+    gap: 'u32',
     /** As in GpuWork. */
     areas: array('ptr', ranks),
-    /** Messages in the order of their groups; `name` is that of a receive buffer. */
+    /** Messages in the order of their groups: where the data are or go to; bytes of a channel, and of all. */
     address: array('u64', MAX_MESSAGES),
+    /** Name of a receive buffer; of a message to itself, the address where it goes. */
     name: array('u64', MAX_MESSAGES),
+    share: array('u64', MAX_MESSAGES),
     bytes: array('u64', MAX_MESSAGES),
     /** By group: peer x 2 + (1 where it receives), first block, first message. The entry behind the last is the end. */
     who: array('u32', MAX_MESSAGE_GROUPS),

@@ -154,4 +154,74 @@ describe('calls that follow each other', () => {
     );
     expect(runs).toBe(50 * EFFORT);
   });
+
+  it('let nobody who only sends or only receives run ahead of the others', () => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 7);
+        const ranks = pick([2, 3], next);
+        const shape = pick([LL(2, 4), LL(2, 4, 1)], next);
+        const calls = Array.from({ length: 5 }, () => ({
+          ...randomCall(
+            ranks,
+            next,
+            pick(['broadcast', 'scatter', 'reduce', 'gather'] as const, next),
+            shape,
+          ),
+          root: 0,
+        }));
+        run(machine, ranks, calls, next);
+      },
+      { seeds: 12 * EFFORT },
+    );
+    expect(runs).toBe(24 * EFFORT);
+  });
+
+  it('give the peers what earlier launches have computed', () => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 3);
+        const base = { ...randomCall(2, next, 'allReduce', direct(2, 4)), unalign: [0, 0], staged: [] };
+        // What an LL program leaves in a buffer, no meeting has told anybody of.
+        const shapes = [LL(2, 4), direct(2, 4), LL(2, 4), direct(2, 4, 'pull')];
+        const calls = shapes.map((shape, i) => ({
+          ...base,
+          collective: i === 3 ? ('broadcast' as const) : ('allReduce' as const),
+          shape,
+          inPlace: false,
+          chained: i > 0,
+        }));
+        run(machine, 2, calls, next);
+      },
+      { seeds: 8 * EFFORT },
+    );
+    expect(runs).toBe(16 * EFFORT);
+  });
+
+  it('go on when the numbers of rounds come again', () => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 11);
+        const team = new SimulatedGpuTeam(machine, { ranks: 2 });
+        const call = (count: number) =>
+          ({ ...randomCall(2, next, 'allReduce', LL(1, 4)), type: 'uint8', count }) as const;
+        const queue = (counts: readonly number[]) => {
+          const streams = team.streams();
+          const checks = counts.map((count) => {
+            const each = { ...call(count), inPlace: false, unalign: [0, 0] };
+            return team.launch(each, inputsOf(each, 2, next), streams);
+          });
+          team.machine.run();
+          for (const check of checks) check();
+        };
+        // Rounds 2 and 3 fill their banks; the last ones before the wrap do not; then rounds 2 and 3 come again.
+        team.setRound(1);
+        queue([120, 120]);
+        team.setRound(0xfffffffc);
+        queue([4, 4, 4, 120, 120]);
+      },
+      { seeds: 8 * EFFORT },
+    );
+    expect(runs).toBe(16 * EFFORT);
+  });
 });

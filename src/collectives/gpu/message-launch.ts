@@ -1,0 +1,186 @@
+/**
+ * What to launch for a batch of sends and receives, and its descriptors.
+ *
+ * The two ends of a message agree on its channels because those depend on its size and the team alone. A batch of many
+ * messages becomes several launches; the k-th message of a pair and direction goes into the same one at both ends.
+ */
+
+import { TuttiError } from '../../errors/tutti-error.js';
+import type { Program, Traits } from '../../kernel/ir.js';
+import { type AreaSizes, GPU_AREA } from './area.js';
+import type { GpuTeam } from './call.js';
+import { messages } from './messages.js';
+import { MAX_MESSAGE_GROUPS, MAX_MESSAGES, messageWork } from './work.js';
+
+/** One send or receive as one of its two ends sees it. */
+export interface GpuMessage {
+  readonly kind: 'send' | 'recv';
+  readonly peer: number;
+  readonly bytes: number;
+  readonly address: number | bigint;
+  /** Of a receive: the name of the buffer (names.ts); `STAGED` where the sender cannot reach it. */
+  readonly name?: number | bigint;
+}
+
+/** How messages are cut; tests make it small. */
+export interface MessageForm {
+  readonly threads: number;
+  readonly unroll: number;
+  readonly mostLowLatency: number;
+  /** Bytes that are worth a channel: of small messages, one line per thread; of large ones, a few packets each. */
+  readonly smallGrain: number;
+  readonly largeGrain: number;
+  readonly sizes: AreaSizes;
+  readonly roundMask?: number;
+}
+
+export const MESSAGE_FORM: MessageForm = {
+  threads: 512,
+  unroll: 4,
+  mostLowLatency: 256 * 1024,
+  smallGrain: 4096,
+  largeGrain: 32768,
+  sizes: GPU_AREA,
+};
+
+export interface MessageLaunch {
+  /** Equal keys mean equal programs. */
+  readonly key: string;
+  readonly blocks: number;
+  readonly threads: number;
+  /** Whether it may begin before the launch before is over; see GpuLaunch. */
+  readonly overlap: boolean;
+  /** Options of the ptx target for the program, besides the architecture. */
+  readonly compile: {
+    readonly threads: number;
+    readonly blocksPerMultiprocessor: number;
+    readonly descriptorBytes: number;
+  };
+  build(traits: Traits): Program;
+  /** Writes the descriptor. `areas` by rank, as this rank addresses them; `maps` as in GpuArguments. */
+  write(view: DataView, base: number, areas: readonly (number | bigint)[], maps?: number | bigint): void;
+}
+
+/** Shares of channels are whole lines of the second-level cache. */
+const GRAIN = 128;
+
+/** Channels of a message of so many bytes: equal at both ends. All groups of a batch fit the GPU at the same time. */
+function channelsOf(team: GpuTeam, bytes: number, form: MessageForm): number {
+  const groups = 2 * team.ranks * team.ranksPerDevice;
+  const most = Math.max(1, Math.min(form.sizes.pairChannels, Math.floor(team.multiprocessors / groups)));
+  const grain = bytes <= form.mostLowLatency ? form.smallGrain : form.largeGrain;
+  return Math.min(most, Math.max(1, Math.ceil(bytes / grain)));
+}
+
+interface Message {
+  readonly bytes: number;
+  readonly address: number | bigint;
+  readonly name: number | bigint;
+}
+
+interface Group {
+  readonly who: number;
+  readonly messages: Message[];
+}
+
+function requireMessage(team: GpuTeam, { peer, bytes, kind, name }: GpuMessage): void {
+  const refuse = (what: string): never => {
+    throw new TuttiError('invalidArgument', what);
+  };
+  if (!Number.isInteger(peer) || peer < 0 || peer >= team.ranks) {
+    refuse(`a message with rank ${peer}; ranks are 0 to ${team.ranks - 1}`);
+  }
+  if (!Number.isSafeInteger(bytes) || bytes < 0)
+    refuse(`a message of ${bytes} bytes; a number from 0 is needed`);
+  if (kind === 'recv' && name === undefined)
+    refuse(`a receive from rank ${peer} without a name of its buffer`);
+}
+
+/** The messages by peer and direction, in their order; those of a rank with itself as pairs of addresses. */
+function groupsOf(team: GpuTeam, self: number, list: readonly GpuMessage[]): Group[] {
+  const groups = new Map<number, Message[]>();
+  const own: { send: GpuMessage[]; recv: GpuMessage[] } = { send: [], recv: [] };
+  for (const message of list) {
+    requireMessage(team, message);
+    const { kind, peer, bytes, address, name = 0 } = message;
+    if (peer === self) own[kind].push(message);
+    if (bytes === 0 || peer === self) continue;
+    const who = 2 * peer + (kind === 'recv' ? 1 : 0);
+    const group = groups.get(who);
+    if (group === undefined) groups.set(who, [{ bytes, address, name }]);
+    else group.push({ bytes, address, name });
+  }
+  if (own.send.length !== own.recv.length || own.send.some(({ bytes }, i) => bytes !== own.recv[i]!.bytes)) {
+    throw new TuttiError(
+      'invalidUsage',
+      `rank ${self} sends itself ${own.send.length} messages and receives ${own.recv.length} in one group, or their sizes differ`,
+      { rank: self },
+    );
+  }
+  const copies = own.send
+    .map(({ bytes, address }, i) => ({ bytes, address, name: own.recv[i]!.address }))
+    .filter(({ bytes }) => bytes > 0);
+  if (copies.length > 0) groups.set(2 * self, copies);
+  return [...groups].map(([who, ofGroup]) => ({ who, messages: ofGroup }));
+}
+
+/** The launches of a batch of messages of rank `self`, in order; none where nothing moves. */
+export function gpuMessages(
+  team: GpuTeam,
+  self: number,
+  list: readonly GpuMessage[],
+  form: MessageForm = MESSAGE_FORM,
+): MessageLaunch[] {
+  const groups = groupsOf(team, self, list);
+  const perLaunch = Math.max(
+    1,
+    Math.floor(MAX_MESSAGES / MAX_MESSAGE_GROUPS),
+    Math.floor(MAX_MESSAGES / (2 * team.ranks)),
+  );
+  const launches: MessageLaunch[] = [];
+  for (let from = 0; groups.some(({ messages: m }) => m.length > from); from += perLaunch) {
+    const part = groups
+      .map(({ who, messages: m }) => ({ who, messages: m.slice(from, from + perLaunch) }))
+      .filter(({ messages: m }) => m.length > 0);
+    launches.push(launchOf(team, self, part, form));
+  }
+  return launches;
+}
+
+function launchOf(team: GpuTeam, self: number, groups: readonly Group[], form: MessageForm): MessageLaunch {
+  const { ranks, addressing } = team;
+  const { threads, unroll, mostLowLatency, sizes, roundMask } = form;
+  const work = messageWork(ranks);
+  const blocksOf = ({ messages: m }: Group) =>
+    Math.max(...m.map(({ bytes }) => channelsOf(team, bytes, form)));
+  const extra = roundMask === undefined ? {} : { roundMask };
+  const parameters = { ranks, addressing, threads, unroll, mostLowLatency, sizes, ...extra };
+  return {
+    key: ['Messages', ranks, addressing, threads, unroll].join('/'),
+    blocks: groups.reduce((sum, group) => sum + blocksOf(group), 0),
+    threads,
+    overlap: team.ranksPerDevice === 1,
+    compile: { threads, blocksPerMultiprocessor: 1, descriptorBytes: work.size },
+    build: (traits) => messages(traits, parameters),
+    write: (view, base, areas, maps = 0) => {
+      const at = work.at(view, base);
+      at.set('maps', maps).set('self', self);
+      areas.forEach((area, rank) => {
+        at.set('areas', area, (rank - self + ranks) % ranks);
+      });
+      let block = 0;
+      let message = 0;
+      groups.forEach((group, g) => {
+        at.set('who', group.who, g).set('firstBlock', block, g).set('firstMessage', message, g);
+        for (const { bytes, address, name } of group.messages) {
+          const share = Math.ceil(bytes / (channelsOf(team, bytes, form) * GRAIN)) * GRAIN;
+          at.set('address', address, message).set('name', name, message);
+          at.set('bytes', bytes, message).set('share', share, message);
+          message++;
+        }
+        block += blocksOf(group);
+      });
+      at.set('firstBlock', block, groups.length).set('firstMessage', message, groups.length);
+    },
+  };
+}

@@ -1,0 +1,319 @@
+/**
+ * Sends and receives on GPUs: batches of messages between pairs of ranks, all under way at the same time.
+ *
+ * A pair of ranks has channels, each with a state of its own in both areas (Pair). All messages from one rank to another
+ * go in the order in which they were called, over as many channels as their size is worth, from channel 0 on; each
+ * channel counts its rounds, and the two ends of it agree without a word, whatever the batches on both sides.
+ *
+ * - Small messages are pushed as LL lines into the receiver's inbox, whose two banks take turns. The receiver returns
+ *   the number of each round that it has taken out (credit), and the sender is never more than two ahead.
+ * - Large ones: the receiver tells the sender the name of its buffer, the sender writes into it and says so.
+ * - A receive buffer that the sender cannot reach has the name STAGED: then data go as LL lines, too.
+ *
+ * The number in a line is twice the round plus 1, so that zeroed memory never matches; a receiver clears its banks
+ * before numbers come again.
+ */
+
+import { type KernelBuilder, kernel, type Value, type Variable } from '../../kernel/builder.js';
+import type { Program, Traits } from '../../kernel/ir.js';
+import { type AreaSizes, LINE_BYTES, LINE_DATA, Pair } from './area.js';
+import { awaitLines, flagOf, storeLine } from './line.js';
+import { moveBytes } from './move.js';
+import { type Addressing, resolveName, STAGED } from './names.js';
+import { Team } from './team.js';
+import { ThreadLines } from './thread-lines.js';
+import { type MessageWork, messageWork } from './work.js';
+
+export interface MessageParameters {
+  readonly ranks: number;
+  readonly addressing: Addressing;
+  /** Threads of a block; a round of LL lines has one line for each, or fewer where a bank is smaller. */
+  readonly threads: number;
+  /** Packets that a thread has under way. */
+  readonly unroll: number;
+  /** Most bytes of a message that goes as LL lines. */
+  readonly mostLowLatency: number;
+  readonly sizes?: AreaSizes;
+  /** Rounds are counted modulo this plus 1, a power of two, in lines; tests make it small. */
+  readonly roundMask?: number;
+}
+
+/** Half of all numbers, so that twice a round plus 1 fits 32 bits. */
+const ROUND_MASK = 0x7fffffff;
+
+class Channel {
+  readonly #k: KernelBuilder;
+  readonly #parameters: MessageParameters;
+  readonly #team: Team;
+  readonly #work: Value<'ptr'>;
+  readonly #fields: MessageWork;
+  readonly #peer: Value<'u32'>;
+  /** The state of this channel in the own area and in the peer's. */
+  readonly own: Value<'ptr'>;
+  readonly remote: Value<'ptr'>;
+  readonly #mask: number;
+
+  constructor(
+    k: KernelBuilder,
+    work: Value<'ptr'>,
+    team: Team,
+    parameters: MessageParameters,
+    peer: Value<'u32'>,
+    channel: Value<'u32'>,
+  ) {
+    this.#k = k;
+    this.#parameters = parameters;
+    this.#team = team;
+    this.#work = work;
+    this.#fields = messageWork(team.ranks);
+    this.#peer = peer;
+    this.#mask = parameters.roundMask ?? ROUND_MASK;
+    const { pairs, pairStride } = team.layout;
+    const pair = (area: Value<'ptr'>, other: Value<'u32'>) =>
+      area.offset(channel.mul(team.ranks).add(other).mul(pairStride)).offset(pairs);
+    this.own = pair(team.own, peer);
+    this.remote = pair(team.areaOf(peer), team.self);
+  }
+
+  /** Bytes of one LL round. */
+  get #most(): number {
+    const lines = Math.min(this.#parameters.threads, this.#team.layout.sizes.pairBankBytes / LINE_BYTES);
+    return lines * LINE_DATA;
+  }
+
+  /** The number in the lines of a round. */
+  #number(round: Value<'u32'>): Value<'u32'> {
+    return round.and(this.#mask).shl(1).or(1);
+  }
+
+  #bank(pair: Value<'ptr'>, round: Value<'u32'>): Value<'ptr'> {
+    return pair.offset(round.and(1).mul(this.#team.layout.sizes.pairBankBytes)).offset(Pair.size);
+  }
+
+  #lines(bytes: Value<'u32'>, pointer: Value<'ptr'>): ThreadLines {
+    return new ThreadLines(this.#k, 1, 1, bytes, [pointer.cast('u64').cast('u32')]);
+  }
+
+  #only(body: () => void): void {
+    this.#k.if(this.#k.threadIndex.eq(0), body);
+  }
+
+  /** Calls `body` for each LL round of so many bytes, after it has counted the round. */
+  #rounds(
+    counter: Variable<'u32'>,
+    bytes: Value<'u64'>,
+    body: (at: Value<'u64'>, size: Value<'u32'>, round: Value<'u32'>) => void,
+  ): void {
+    const k = this.#k;
+    k.for(k.u64(0), bytes, this.#most, (at) => {
+      const round = counter.value.add(1);
+      counter.set(round);
+      body(at, bytes.sub(at).min(this.#most).cast('u32'), round);
+    });
+  }
+
+  #sendLines(counter: Variable<'u32'>, from: Value<'ptr'>, bytes: Value<'u64'>): void {
+    const k = this.#k;
+    this.#rounds(counter, bytes, (at, size, round) => {
+      const source = from.offset(at);
+      const lines = this.#lines(size, source);
+      const data = lines.data();
+      lines.load(source, data);
+      // A thread that has nothing to send may be far behind the others.
+      k.wait(() =>
+        k.field(this.own, Pair, 'credit', 0, { order: 'volatile' }).add(2).sub(round).bitcast('i32').ge(0),
+      );
+      const values = data.map(({ value }) => value);
+      lines.push(this.#bank(this.remote, round), values, flagOf(this.#number(round)));
+    });
+  }
+
+  #receiveLines(counter: Variable<'u32'>, to: Value<'ptr'>, bytes: Value<'u64'>): void {
+    const k = this.#k;
+    this.#rounds(counter, bytes, (at, size, round) => {
+      const target = to.offset(at);
+      const lines = this.#lines(size, target);
+      const inbox = this.#bank(this.own, round);
+      const [data] = lines.receive([inbox], this.#number(round));
+      lines.store(target, data!);
+      k.barrier();
+      k.if(round.and(this.#mask).ge(this.#mask - 1), () => {
+        const { pairBankBytes } = this.#team.layout.sizes;
+        const zero = k.packet(0n, 0n);
+        k.for(k.threadIndex, pairBankBytes / LINE_BYTES, k.threadCount, (i) => {
+          k.store('packet', inbox.offset(i.mul(LINE_BYTES)), zero, { order: 'volatile' });
+        });
+        k.fence('both');
+        k.barrier();
+      });
+      this.#giveCredit(round);
+    });
+  }
+
+  #giveCredit(round: Value<'u32'>): void {
+    this.#only(() => this.#k.setField(this.remote, Pair, 'credit', round, { order: 'volatile' }));
+  }
+
+  /** Sends the channel's part of a message. */
+  send(counter: Variable<'u32'>, from: Value<'ptr'>, offset: Value<'u64'>, bytes: Value<'u64'>): void {
+    const k = this.#k;
+    const { addressing, threads, unroll } = this.#parameters;
+    const round = counter.value.add(1);
+    counter.set(round);
+    const [name] = awaitLines(
+      k,
+      [{ address: this.own, offset: Pair.fields.target.offset }],
+      this.#number(round),
+      'acquire',
+    );
+    k.if(
+      name!.eq(STAGED),
+      () => this.#sendLines(counter, from, bytes),
+      () => {
+        const maps = () => k.field(this.#work, this.#fields, 'maps');
+        const target = resolveName(k, addressing, name!, this.#peer, maps).offset(offset);
+        moveBytes(
+          k,
+          { threads, unroll, block: k.u32(0), blocks: k.u32(1) },
+          { sources: [from], targets: [target], bytes, elementBytes: 1, combine: ([packet]) => packet! },
+        );
+        k.barrier();
+        this.#only(() => {
+          // So that it does not match again when numbers come again.
+          const line = this.own.offset(Pair.fields.target.offset);
+          k.store('packet', line, k.packet(0n, 0n), { order: 'volatile' });
+          k.setField(this.remote, Pair, 'done', round, { order: 'release' });
+        });
+      },
+    );
+  }
+
+  receive(counter: Variable<'u32'>, to: Value<'ptr'>, name: Value<'u64'>, bytes: Value<'u64'>): void {
+    const k = this.#k;
+    const round = counter.value.add(1);
+    counter.set(round);
+    this.#only(() => {
+      // What earlier launches did with the buffer is over for the sender, too.
+      k.fence('release');
+      storeLine(k, this.remote, name, flagOf(this.#number(round)), Pair.fields.target.offset);
+    });
+    k.if(
+      name.eq(STAGED),
+      () => {
+        this.#giveCredit(round);
+        this.#receiveLines(counter, to, bytes);
+      },
+      () => {
+        this.#only(() => {
+          k.wait(() =>
+            k.field(this.own, Pair, 'done', 0, { order: 'acquire' }).sub(round).bitcast('i32').ge(0),
+          );
+        });
+        k.barrier();
+        this.#giveCredit(round);
+      },
+    );
+  }
+
+  /** Sends the channel's part of a message that is small enough for LL lines. */
+  sendSmall(counter: Variable<'u32'>, from: Value<'ptr'>, bytes: Value<'u64'>): void {
+    this.#sendLines(counter, from, bytes);
+  }
+
+  receiveSmall(counter: Variable<'u32'>, to: Value<'ptr'>, bytes: Value<'u64'>): void {
+    this.#receiveLines(counter, to, bytes);
+  }
+}
+
+/** The program of batches of sends and receives; its descriptor is MessageWork. */
+export function messages(traits: Traits, parameters: MessageParameters): Program {
+  const { ranks, threads, unroll, mostLowLatency, sizes } = parameters;
+  return kernel('messages', traits, (k, work) => {
+    k.awaitLaunch();
+    k.releaseLaunch();
+    const fields = messageWork(ranks);
+    const team = new Team(k, work, ranks, fields, sizes);
+    const { block } = team;
+    const group = k.variable('u32', 0);
+    k.while(
+      () => k.field(work, fields, 'firstBlock', group.value.add(1)).le(block),
+      () => group.set(group.value.add(1)),
+    );
+    const mine = group.value;
+    const who = k.field(work, fields, 'who', mine);
+    const peer = who.shr(1);
+    const receives = who.and(1).eq(1);
+    const first = k.field(work, fields, 'firstBlock', mine);
+    const channel = block.sub(first);
+    const end = k.field(work, fields, 'firstMessage', mine.add(1));
+    const forMessages = (
+      body: (part: {
+        address: Value<'ptr'>;
+        name: Value<'u64'>;
+        low: Value<'u64'>;
+        bytes: Value<'u64'>;
+        isSmall: Value<'pred'>;
+      }) => void,
+    ) => {
+      k.for(k.field(work, fields, 'firstMessage', mine), end, 1, (message) => {
+        const all = k.field(work, fields, 'bytes', message);
+        const share = k.field(work, fields, 'share', message);
+        const low = share.mul(channel.cast('u64'));
+        k.if(low.lt(all), () => {
+          const address = k.field(work, fields, 'address', message).cast('ptr').offset(low);
+          const name = k.field(work, fields, 'name', message);
+          const bytes = share.min(all.sub(low));
+          body({ address, name, low, bytes, isSmall: all.le(BigInt(mostLowLatency)) });
+        });
+      });
+    };
+
+    k.if(peer.eq(team.self), () => {
+      forMessages(({ address, name, low, bytes }) => {
+        moveBytes(
+          k,
+          { threads, unroll, block: k.u32(0), blocks: k.u32(1) },
+          {
+            sources: [address],
+            targets: [name.cast('ptr').offset(low)],
+            bytes,
+            elementBytes: 1,
+            combine: ([packet]) => packet!,
+          },
+        );
+      });
+      k.return();
+    });
+
+    const line = new Channel(k, work, team, parameters, peer, channel);
+    const end2end = (field: 'sent' | 'received', body: (counter: Variable<'u32'>) => void) => {
+      const counter = k.variable('u32', k.field(line.own, Pair, field));
+      body(counter);
+      k.barrier();
+      k.if(k.threadIndex.eq(0), () => k.setField(line.own, Pair, field, counter.value));
+    };
+    k.if(
+      receives,
+      () =>
+        end2end('received', (counter) => {
+          forMessages(({ address, name, bytes, isSmall }) => {
+            k.if(
+              isSmall,
+              () => line.receiveSmall(counter, address, bytes),
+              () => line.receive(counter, address, name, bytes),
+            );
+          });
+        }),
+      () =>
+        end2end('sent', (counter) => {
+          forMessages(({ address, low, bytes, isSmall }) => {
+            k.if(
+              isSmall,
+              () => line.sendSmall(counter, address, bytes),
+              () => line.send(counter, address, low, bytes),
+            );
+          });
+        }),
+    );
+  });
+}

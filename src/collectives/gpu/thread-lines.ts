@@ -1,0 +1,111 @@
+/**
+ * The LL lines of one thread in a round that gives every thread a fixed number of them: line u of thread t is line
+ * t + u x threads. The code has no loops, and loads of all lines are under way together.
+ */
+
+import type { KernelBuilder, Value, Variable } from '../../kernel/builder.js';
+import { LINE_BYTES, LINE_DATA } from './area.js';
+import { storeLine } from './line.js';
+
+/** One line of a thread. */
+interface Line {
+  readonly index: Value<'u32'>;
+  /** Bytes before it. */
+  readonly at: Value<'u32'>;
+  /** Its data, 8 bytes but at the end; where it has none it is not `active`. */
+  readonly bytes: Value<'u32'>;
+  readonly active: Value<'pred'>;
+  /** All its data can be accessed at once. */
+  readonly whole: Value<'pred'>;
+}
+
+export class ThreadLines {
+  readonly lines: readonly Line[];
+  readonly #k: KernelBuilder;
+  readonly #elementBytes: number;
+
+  /** `bytes`: the data of the block; `pointers`: all that must be aligned for accesses of 8 bytes. */
+  constructor(
+    k: KernelBuilder,
+    count: number,
+    elementBytes: number,
+    bytes: Value<'u32'>,
+    pointers: readonly Value<'u32'>[],
+  ) {
+    this.#k = k;
+    this.#elementBytes = elementBytes;
+    let bits = k.u32(0);
+    for (const pointer of pointers) bits = bits.or(pointer);
+    const aligned = elementBytes === LINE_DATA ? k.bool(true) : bits.and(LINE_DATA - 1).eq(0);
+    this.lines = Array.from({ length: count }, (_, u) => {
+      const index = u === 0 ? k.threadIndex : k.threadIndex.add(k.threadCount.mul(u));
+      const at = index.mul(LINE_DATA);
+      const active = at.lt(bytes);
+      const part = bytes.sub(at).min(LINE_DATA);
+      return { index, at, bytes: part, active, whole: active.and(part.eq(LINE_DATA)).and(aligned) };
+    });
+  }
+
+  /** Variables for the data of the lines, to be filled by loads on one path or another. */
+  data(): Variable<'u64'>[] {
+    return this.lines.map(() => this.#k.variable('u64', 0n));
+  }
+
+  load(from: Value<'ptr'>, to: readonly Variable<'u64'>[]): void {
+    const k = this.#k;
+    this.lines.forEach(({ at, bytes, active, whole }, u) => {
+      const address = from.offset(at);
+      k.if(
+        whole,
+        () => to[u]!.set(k.load('u64', address)),
+        () => k.if(active, () => to[u]!.set(k.loadPart(address, bytes, this.#elementBytes).half(0))),
+      );
+    });
+  }
+
+  store(to: Value<'ptr'>, data: readonly Value<'u64'>[]): void {
+    const k = this.#k;
+    this.lines.forEach(({ at, bytes, active, whole }, u) => {
+      const address = to.offset(at);
+      const value = data[u]!;
+      k.if(
+        whole,
+        () => k.store('u64', address, value),
+        () => k.if(active, () => k.storePart(address, k.packet(value, 0n), bytes, this.#elementBytes)),
+      );
+    });
+  }
+
+  push(outbox: Value<'ptr'>, data: readonly Value<'u64'>[], flag: Value<'u64'>): void {
+    const k = this.#k;
+    this.lines.forEach(({ index, active }, u) => {
+      k.if(active, () => storeLine(k, outbox.offset(index.mul(LINE_BYTES)), data[u]!, flag));
+    });
+  }
+
+  /** Waits for the lines of all the inboxes together; gives their data by inbox and line. */
+  receive(inboxes: readonly Value<'ptr'>[], round: Value<'u32'>): Value<'u64'>[][] {
+    const k = this.#k;
+    if (inboxes.length === 0) return [];
+    let rows: Value<'packet'>[][] = [];
+    k.wait(() => {
+      rows = inboxes.map((inbox) =>
+        this.lines.map(({ index }) =>
+          k.load('packet', inbox.offset(index.mul(LINE_BYTES)), { order: 'volatile' }),
+        ),
+      );
+      let all = k.bool(true);
+      this.lines.forEach(({ active }, u) => {
+        let here = k.bool(true);
+        for (const row of rows) {
+          for (const half of [row[u]!.half(0), row[u]!.half(1)]) {
+            here = here.and(half.shr(32).cast('u32').eq(round));
+          }
+        }
+        all = all.and(here.or(active.not()));
+      });
+      return all;
+    });
+    return rows.map((row) => row.map((line) => line.half(0).and(0xffffffffn).or(line.half(1).shl(32))));
+  }
+}
