@@ -57,14 +57,9 @@ export function switched(
     connected.resolveLinks();
     const units = new SwitchUnits(connected, collective, ELEMENT_TYPES[reduction.type].size);
     connected.dispatch(roles.map(parseSwitchRole), (role) => {
-      const block = new SwitchedBlock(
-        connected,
-        units,
-        role,
-        collective,
-        reduction,
-        hasNodeSwitch(algorithm),
-      );
+      // Copies are not scaled.
+      const what = collective === 'allGather' ? { type: reduction.type, op: 'sum' as const } : reduction;
+      const block = new SwitchedBlock(connected, units, role, collective, what, hasNodeSwitch(algorithm));
       k.for(k.u64(0), units.count, STEPS, (from) => {
         const to = from.add(STEPS).min(units.count);
         for (const stage of block.stages) k.for(from, to, 1, (unit) => stage(units.at(unit)));

@@ -1,5 +1,6 @@
 /** Algorithms with connections of their own between ranks that are processes, in all forms of calls. */
 import { describe, expect, it } from 'vitest';
+import { effort } from '../effort.js';
 import { SEED } from './random.js';
 import { tuttiRun } from './tutti-run.js';
 
@@ -36,6 +37,29 @@ describe(`connections of their own between processes (TUTTI_SEED=${SEED})`, () =
   );
   it('Hierarchical, 6 ranks in nodes of 3', () =>
     battery(6, 'allReduce', { algorithm: 'allreduce:Hierarchical', ranksPerNode: 3 }));
+  type OverSwitches = readonly [ranks: number, collective: string, algorithm: string, perNode: number];
+  const OVER_SWITCHES: readonly OverSwitches[] = [
+    [4, 'allReduce', 'NVLS', 2],
+    [3, 'reduceScatter', 'CollNetDirect', 1],
+  ];
+  const MORE_OVER_SWITCHES: readonly OverSwitches[] = [
+    [8, 'allReduce', 'NVLS', 8],
+    [3, 'allGather', 'NVLS', 3],
+    [4, 'reduceScatter', 'NVLS', 2],
+    [6, 'allReduce', 'NVLSTree', 2],
+    [4, 'allReduce', 'CollNetDirect', 2],
+    [6, 'reduceScatter', 'CollNetDirect', 3],
+    [5, 'allReduce', 'CollNetChain', 2],
+  ];
+  // What their switches cannot do takes the ring.
+  it.each(effort(OVER_SWITCHES, [...OVER_SWITCHES, ...MORE_OVER_SWITCHES]))(
+    '%i ranks, %s over %s or the ring, nodes of %i',
+    (ranks, collective, algorithm, ranksPerNode) =>
+      battery(ranks, collective, {
+        algorithm: `${collective.toLowerCase()}:${algorithm},Ring`,
+        ranksPerNode,
+      }),
+  );
   it('Tree over nodes that a variable describes, NCCL_ALGO, calls compared first', () =>
     battery(
       4,

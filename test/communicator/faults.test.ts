@@ -49,6 +49,9 @@ const ALGORITHMS = [
   ['tree Simple', { algorithm: 'Tree', protocol: 'Simple' }],
 ] as const;
 
+/** Over which a rank that is stopped is looked for too. */
+const OVER_SWITCHES = [['NVLS', { algorithm: 'NVLS' }]] as const;
+
 describe('a rank that is killed', () => {
   const FORMS = ['async', 'sync', 'run', 'start', 'burst', 'async array', 'sync array'];
   for (const [i, form] of FORMS.entries()) {
@@ -60,6 +63,33 @@ describe('a rank that is killed', () => {
       const since = Date.now();
       started[1]!.child.kill('SIGKILL');
       await expectErrors([started[0]!, started[2]!], 1, /remoteError/, /rank 1 has died/, since, 1500);
+    });
+  }
+
+  type Connected = readonly [algorithm: string, collective: string, form: string, options: object];
+  const CONNECTED: readonly Connected[] = [
+    ['Hierarchical', 'allReduce', 'async', { ranksPerNode: 2 }],
+    ['PAT', 'reduceScatter', 'run', {}],
+    ['NVLS', 'allReduce', 'sync array', { ranksPerNode: 2 }],
+    ['CollNetDirect', 'allGather', 'burst', { ranksPerNode: 1 }],
+  ];
+  const MORE_CONNECTED: readonly Connected[] = [
+    ['PAT', 'allGather', 'async', {}],
+    ['NVLS', 'reduceScatter', 'run', {}],
+    ['NVLSTree', 'allReduce', 'start', { ranksPerNode: 2 }],
+    ['CollNetDirect', 'allReduce', 'sync', { ranksPerNode: 2 }],
+    ['CollNetChain', 'allReduce', 'run', { ranksPerNode: 2 }],
+  ];
+  for (const [algorithm, collective, form, more] of effort(CONNECTED, [...CONNECTED, ...MORE_CONNECTED])) {
+    it(`in a loop of ${collective} over ${algorithm} (${form}) is named by all others`, async () => {
+      const started = await ranks.start(4, 'loop', { form, collective, options: { algorithm, ...more } });
+      await Promise.all(started.map((rank) => rank.said('looping')));
+      await sleep(50);
+      const since = Date.now();
+      started[2]!.child.kill('SIGKILL');
+      const survivors = started.filter((_, rank) => rank !== 2);
+      // Four ranks on two cores have little time to notice.
+      await expectErrors(survivors, 2, /remoteError/, /rank 2 has died/, since, 5000);
     });
   }
 
@@ -115,7 +145,7 @@ describe('a rank that is killed', () => {
 });
 
 describe('a rank that is stopped', () => {
-  for (const [name, options] of ALGORITHMS) {
+  for (const [name, options] of [...ALGORITHMS, ...OVER_SWITCHES]) {
     it(`is named when the time limit is over (${name})`, async () => {
       const started = await ranks.start(3, 'loop', {
         form: name.length % 2 ? 'sync' : 'async',

@@ -12,20 +12,22 @@ process.on('unhandledRejection', (error) => {
   process.send({ unhandled: String(error?.stack ?? error) });
 });
 
-/** All-reduces of the given form, for ever. */
+/** Collectives of the given form, for ever. */
 async function loop(comm) {
-  const { form, count = 50_000 } = rest;
-  const heap = comm.alloc(Float32Array, count);
-  const data = form.includes('array') ? new Float32Array(count) : heap;
-  const prepared = comm.prepare.allReduce(data, data);
+  const { form, collective = 'allReduce', count = 50_000 } = rest;
+  const make = (length) =>
+    form.includes('array') ? new Float32Array(length) : comm.alloc(Float32Array, length);
+  const send = make(collective === 'reduceScatter' ? count * size : count);
+  const recv = collective === 'allReduce' ? send : make(collective === 'allGather' ? count * size : count);
+  const prepared = comm.prepare[collective](send, recv);
   await comm.barrier();
   await tell({ looping: true });
   for (;;) {
-    if (form.startsWith('sync')) comm.allReduceSync(data, data);
+    if (form.startsWith('sync')) comm[`${collective}Sync`](send, recv);
     else if (form.startsWith('run')) prepared.run();
     else if (form.startsWith('start')) await prepared.start();
-    else if (form.startsWith('burst')) await Promise.all([1, 2, 3].map(() => comm.allReduce(data, data)));
-    else await comm.allReduce(data, data);
+    else if (form.startsWith('burst')) await Promise.all([1, 2, 3].map(() => comm[collective](send, recv)));
+    else await comm[collective](send, recv);
   }
 }
 
