@@ -2,7 +2,7 @@
  * The algorithms with connections of their own, by name, and what all ranks of a communicator set for them.
  */
 
-import { MAX_POOLS } from '../collectives/control-block.js';
+import { type Collective, MAX_POOLS } from '../collectives/control-block.js';
 import { CONNECTED_NAMES, type ConnectedName } from '../collectives/registry.js';
 import { STEPS } from '../collectives/ring-connection.js';
 import type { SwitchedName } from '../collectives/switched.js';
@@ -62,6 +62,11 @@ const SWITCHED: Readonly<Record<SwitchedName, ConnectedAlgorithm>> = {
   CollNetDirect: switchedAlgorithm('CollNetDirect'),
   CollNetChain: switchedAlgorithm('CollNetChain'),
 };
+
+/** Whether an algorithm does a collective only where all nodes have the same number of ranks. */
+export function needsEqualNodes(algorithm: string, collective: Collective): boolean {
+  return algorithm === 'Hierarchical' || (isSwitched(algorithm) && collective !== 'allReduce');
+}
 
 /** A tree treats every rank as a node of its own where nobody speaks of nodes: that is the shallowest. */
 function usualPerNode(algorithm: ConnectedName, ranks: number): number {

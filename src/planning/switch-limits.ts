@@ -10,7 +10,7 @@ import { STEPS } from '../collectives/ring-connection.js';
 import { hasNodeSwitch, type SwitchedName } from '../collectives/switched.js';
 import { MAX_COLLNET_DIRECT_RANKS } from '../topology/connect/collnet-direct.js';
 import { NVLS_ARITY } from '../topology/connect/nvls.js';
-import { type ConnectedLimits, connectedSetting } from './connected-algorithms.js';
+import { type ConnectedLimits, connectedSetting, needsEqualNodes } from './connected-algorithms.js';
 import type { ConnectedSetting } from './connected-plan.js';
 import { headCount } from './switched-plan.js';
 import { nodeCount } from './virtual-nodes.js';
@@ -64,7 +64,7 @@ export function switchObstacle(
   if (name !== 'NVLS' && nodes < 2) return `needs several nodes, and all ${ranks} ranks are on one`;
   const most = inNode ? NVLS_ARITY : MAX_COLLNET_DIRECT_RANKS;
   if (perNode > most) return `serves at most ${most} ranks of a node, not ${perNode}`;
-  if (collective !== 'allReduce' && ranks % perNode !== 0) {
+  if (needsEqualNodes(name, collective) && ranks % perNode !== 0) {
     return `needs nodes of one size, and ${ranks} ranks make none of ${perNode}`;
   }
   const needed = Math.max(node, network);

@@ -17,6 +17,7 @@
 import { protocolsOf, supports } from '../collectives/registry.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { Program } from '../kernel/ir.js';
+import { needsEqualNodes } from '../planning/connected-algorithms.js';
 import type { VerifiedCall } from './call.js';
 import { blocksOf, type PortTraffic, VerifiedTeam } from './team.js';
 import { type Traffic, TrafficCounter } from './traffic.js';
@@ -78,12 +79,17 @@ export function verify(call: VerifiedCall, { seed = 1, replace }: VerifyOptions 
 }
 
 function check(call: VerifiedCall): void {
-  const { algorithm, protocol, collective, ranks, count, root, slotBytes } = call;
+  const { algorithm, protocol, collective, ranks, perNode, count, root, slotBytes } = call;
   const refuse = (what: string): never => {
     throw new TuttiError('invalidArgument', what);
   };
   if (!supports(algorithm, collective)) refuse(`${algorithm} does not do ${collective}`);
   if (!protocolsOf(algorithm).includes(protocol)) refuse(`${algorithm} has no ${protocol} programs`);
+  if (needsEqualNodes(algorithm, collective) && ranks % Math.min(ranks, perNode) !== 0) {
+    refuse(
+      `${algorithm} does ${collective} on nodes of one size, and ${ranks} ranks make none of ${perNode}`,
+    );
+  }
   // A communicator of one rank copies by itself, without a program.
   if (!Number.isInteger(ranks) || ranks < 2)
     refuse(`${ranks} ranks have no programs to verify; give 2 or more`);

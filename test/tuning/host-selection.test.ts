@@ -43,6 +43,11 @@ describe('lists', () => {
     [undefined, 'allgather:LL', 'TwoShot'],
     ['', '', 'TwoShot'],
     ['Hierarchical', 'LL', 'Hierarchical LL'],
+    ['NVLS', 'LL', 'NVLS Simple'],
+    // Whoever names one over switches wants it; one that is only not left out comes last.
+    ['Ring,CollNetChain,Tree', undefined, 'CollNetChain Simple'],
+    ['TwoShot,NVLSTree', undefined, 'NVLSTree Simple'],
+    ['^Tree', undefined, 'TwoShot'],
   ])('NCCL_ALGO=%s NCCL_PROTO=%s takes %s', (algorithm, protocol, expected) => {
     expect(select(algorithm, protocol)).toBe(expected);
   });
@@ -79,6 +84,19 @@ describe('lists', () => {
       expect((error as TuttiError).message).toContain(why);
     },
   );
+
+  it('give what else they name where one cannot be set up, and say why', () => {
+    const input = { collective: 'allReduce', op: 'sum', bytes: 1 << 20, ranks: 4, shared: true } as const;
+    const setUp = (name: string) => (name === 'NVLS' ? 'has no room' : undefined);
+    const taken = (algorithm: string) =>
+      selectOnHost({ ...input, setUp, choices: hostChoices({ algorithm, protocol: undefined }) });
+    expect(taken('NVLS,Ring')).toMatchObject({
+      algorithm: 'Ring',
+      reason: 'the ring was asked for; NVLS has no room',
+    });
+    expect(taken('NVLS,NVLSTree,TwoShot')).toMatchObject({ algorithm: 'NVLSTree' });
+    expect(() => taken('NVLS')).toThrow('NCCL_ALGO was set to NVLS. NVLS has no room');
+  });
 
   it('refuse unknown names and suggest the right one', () => {
     expect(() => select('Trie')).toThrow('Unrecognized element token "Trie" (did you mean Tree?)');

@@ -323,6 +323,10 @@ describe('what cannot be verified', () => {
     [{ algorithm: 'Tree', collective: 'allGather' }, 'Tree does not do allGather'],
     [{ algorithm: 'TwoShot', protocol: 'LL' }, 'TwoShot has no LL programs'],
     [{ root: 4 }, 'root 4 is none of the ranks 0 to 3'],
+    [
+      { algorithm: 'NVLS', collective: 'allGather', perNode: 3 },
+      'NVLS does allGather on nodes of one size, and 4 ranks make none of 3',
+    ],
     [{ count: -1 }, '-1 elements'],
     [{ slotBytes: 100 }, 'slots of 100 bytes'],
   ] as const)('is refused: %j', (change, message) => {

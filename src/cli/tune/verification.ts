@@ -7,6 +7,7 @@ import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../
 import type { RingCollective, RingProtocol } from '../../collectives/ring.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { MachineFault } from '../../kernel/interpreter/fault.js';
+import { needsEqualNodes } from '../../planning/connected-algorithms.js';
 import type { Style } from '../../topology/report/style.js';
 import type { NcclFunction } from '../../tuning/names.js';
 import { exactBytesText, numberText } from '../../tuning/report/quantities.js';
@@ -105,7 +106,11 @@ function callsOf({ collectives, ranks, bytes, perNode }: VerificationOptions): V
   return collectives.flatMap((collective) =>
     ALGORITHMS.filter((algorithm) => supports(algorithm, collective)).flatMap((algorithm) =>
       protocolsOf(algorithm).flatMap((protocol) =>
-        ranks.map((count) => callOf(algorithm, protocol, collective, count, bytes, perNode)),
+        ranks
+          .filter(
+            (count) => !needsEqualNodes(algorithm, collective) || count % Math.min(count, perNode) === 0,
+          )
+          .map((count) => callOf(algorithm, protocol, collective, count, bytes, perNode)),
       ),
     ),
   );
