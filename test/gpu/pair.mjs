@@ -193,8 +193,22 @@ export class GpuRanks {
     this.texts = new Map();
   }
 
-  /** A launch of one rank, ready to be repeated. */
+  /** A launch of a collective on one rank, ready to be repeated. */
   prepare(rank, launch, args) {
+    const { size } = gpuWork(this.ranks.length);
+    return this.prepareWith(rank, launch, size, (view) => {
+      writeGpuWork(view, 0, launch.share, { self: rank, areas: this.areas, ...args });
+    });
+  }
+
+  /** A launch of messages on one rank. */
+  prepareMessages(rank, launch) {
+    return this.prepareWith(rank, launch, launch.compile.descriptorBytes, (view) => {
+      launch.write(view, 0, this.areas);
+    });
+  }
+
+  prepareWith(rank, launch, size, write) {
     const r = this.ranks[rank];
     let compiled = this.texts.get(launch.key);
     if (compiled === undefined) {
@@ -203,9 +217,8 @@ export class GpuRanks {
       this.texts.set(launch.key, compiled);
     }
     const f = r.load(launch.key, compiled.text, compiled.name);
-    const { size } = gpuWork(this.ranks.length);
-    const block = new ArrayBuffer(size + 16 + 24);
-    writeGpuWork(new DataView(block), 0, launch.share, { self: rank, areas: this.areas, ...args });
+    const block = new ArrayBuffer(size);
+    write(new DataView(block));
     const start = BigInt(addressOf(new Uint8Array(block)));
     const words = new BigUint64Array(2);
     words.set([r.host, r.host + BigInt(STATUS_OFFSET)]);

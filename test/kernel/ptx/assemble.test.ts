@@ -9,9 +9,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Program } from '#src/kernel/ir.js';
-import { compilePtx, type PtxArchitecture } from '#src/kernel/ptx/compile.js';
+import { compilePtx, type PtxArchitecture, type PtxOptions } from '#src/kernel/ptx/compile.js';
 import { randomProgram } from '../wasm/random-program.js';
-import { reducingPrograms, shippedPrograms } from './shipped.js';
+import { gpuPrograms, reducingPrograms, shippedPrograms } from './shipped.js';
 
 const found = spawnSync('ptxas', ['--version'], { encoding: 'utf8' });
 const missing = found.error !== undefined || found.status !== 0;
@@ -31,9 +31,13 @@ function knows(arch: string): boolean {
 }
 
 /** Assembles programs: what the assembler says of each function's registers. Its complaints are the error. */
-function assemble(programs: readonly Program[], arch: PtxArchitecture): string[] {
+function assemble(
+  programs: readonly Program[],
+  arch: PtxArchitecture,
+  options: Omit<PtxOptions, 'arch'> = {},
+): string[] {
   const input = join(folder, `${arch}.ptx`);
-  writeFileSync(input, compilePtx(programs, { arch }));
+  writeFileSync(input, compilePtx(programs, { arch, ...options }));
   const target = assembledAs.get(arch) ?? arch;
   const { status, stderr } = spawnSync(
     'ptxas',
@@ -72,6 +76,28 @@ describe.skipIf(missing)('ptxas', () => {
     expect(programs).toHaveLength(60);
     expect(new Set(assemble(programs, arch))).toEqual(new Set([NOTHING_SPILLED]));
   });
+
+  it.each([
+    ['sm_70', 2],
+    ['sm_90', 2],
+    ['sm_100', 4],
+  ] as const)(
+    'assembles the programs for GPUs for %s and %d ranks without spilling registers',
+    (arch, ranks) => {
+      const programs = gpuPrograms('float32', 'sum', ranks);
+      expect(programs).toHaveLength(26);
+      // Modules of one set of options: blocks of direct programs leave half of a multiprocessor to others.
+      const byOptions = new Map<string, typeof programs>();
+      for (const entry of programs) {
+        const key = JSON.stringify(entry.options);
+        byOptions.set(key, [...(byOptions.get(key) ?? []), entry]);
+      }
+      for (const group of byOptions.values()) {
+        const list = group.map(({ program }) => program);
+        expect(new Set(assemble(list, arch, group[0]!.options))).toEqual(new Set([NOTHING_SPILLED]));
+      }
+    },
+  );
 
   // Only these are compiled differently for other architectures.
   it.each(['sm_70', 'sm_89'] as const)('assembles reductions of narrow floats for %s', (arch) => {

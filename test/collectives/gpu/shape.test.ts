@@ -1,0 +1,71 @@
+/** What is chosen for calls on GPUs, over teams and sizes. */
+import { describe, expect, it } from 'vitest';
+import { areaLayout, LL_BLOCKS, MAX_GPU_BLOCKS } from '#src/collectives/gpu/area.js';
+import { GPU_COLLECTIVES, type GpuCall, type GpuTeam } from '#src/collectives/gpu/call.js';
+import { gpuLaunch, LL_THREADS } from '#src/collectives/gpu/launch.js';
+
+const pair: GpuTeam = { ranks: 2, multiprocessors: 132, ranksPerDevice: 1, addressing: 'plain' };
+const teams: readonly GpuTeam[] = [
+  pair,
+  { ...pair, ranks: 8, addressing: 'mapped' },
+  { ...pair, ranks: 5, ranksPerDevice: 5, multiprocessors: 16 },
+  { ...pair, ranks: 32, multiprocessors: 148 },
+  { ...pair, ranks: 1 },
+];
+
+function sum(count: number, collective: GpuCall['collective'] = 'allReduce'): GpuCall {
+  return { collective, type: 'float32', op: 'sum', count };
+}
+
+describe('gpuLaunch', () => {
+  it('never takes more blocks than run at the same time, and cuts data into what they hold', () => {
+    for (const team of teams) {
+      for (const collective of GPU_COLLECTIVES) {
+        for (let count = 1; count < 1 << 29; count = Math.ceil(count * 1.37)) {
+          const { shape, blocks, threads, share, compile } = gpuLaunch(team, sum(count, collective));
+          const residency = shape.program === 'LL' ? 1 : shape.residency;
+          expect(blocks * team.ranksPerDevice).toBeLessThanOrEqual(
+            Math.max(team.multiprocessors * residency, team.ranksPerDevice),
+          );
+          expect(blocks).toBeLessThanOrEqual(shape.program === 'LL' ? LL_BLOCKS : MAX_GPU_BLOCKS);
+          expect(threads).toBeLessThanOrEqual(compile.threads);
+          if (shape.program === 'LL') expect(share * blocks).toBeGreaterThanOrEqual(4 * count);
+          else expect(share * team.ranks).toBeGreaterThanOrEqual(4 * count);
+          if (shape.program === 'LL' && shape.lines !== undefined) {
+            expect(share).toBeLessThanOrEqual(8 * shape.lines * threads);
+            expect(16 * shape.lines * threads).toBeLessThanOrEqual(areaLayout(team.ranks).slotBytes);
+          }
+        }
+      }
+    }
+  });
+
+  it('gives equal keys to equal programs: copies differ by the size of elements, reductions by type and operator', () => {
+    const key = (call: GpuCall) => gpuLaunch(pair, call).key;
+    expect(key({ ...sum(64), type: 'int32' })).not.toBe(key(sum(64)));
+    expect(key({ ...sum(64, 'allGather'), type: 'int32', op: 'max' })).toBe(key(sum(64, 'allGather')));
+    expect(gpuLaunch(pair, sum(1)).compile.threads).toBe(LL_THREADS);
+  });
+
+  it('sends little as LL lines and much directly, and lets launches overlap where nobody shares a GPU', () => {
+    expect(gpuLaunch(pair, sum(2)).shape).toEqual({ program: 'LL', blocks: 1, threads: 32, lines: 1 });
+    expect(gpuLaunch(pair, sum(131072)).shape.program).toBe('LL');
+    expect(gpuLaunch(pair, sum(131073)).shape.program).toBe('Direct');
+    expect(gpuLaunch(pair, sum(2)).overlap).toBe(true);
+    expect(gpuLaunch(pair, sum(1 << 24)).overlap).toBe(false);
+    expect(gpuLaunch({ ...pair, ranksPerDevice: 2 }, sum(2)).overlap).toBe(false);
+  });
+
+  it('refuses calls that cannot be', () => {
+    const call = (changes: object) => () => gpuLaunch(pair, { ...sum(1), ...changes } as GpuCall);
+    expect(call({ count: -1 })).toThrow('a count of -1 elements');
+    expect(call({ type: 'int4' })).toThrow('there is no element type int4');
+    expect(call({ op: 'xor' })).toThrow('there is no operator xor');
+    expect(call({ collective: 'scan' })).toThrow('there is no GPU program for scan');
+    expect(() => gpuLaunch({ ...pair, ranks: 33 }, sum(1))).toThrow('a team of 33 GPU ranks');
+  });
+
+  it('keeps the areas of two ranks below 64 MB together', () => {
+    expect(2 * areaLayout(2).bytes).toBeLessThan(64e6);
+  });
+});
