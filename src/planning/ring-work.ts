@@ -35,13 +35,22 @@ export interface RingWorkValues {
   readonly simpleSlot: number;
   /** Elements that one call moves. */
   readonly chunk: number;
+  /** Where the rank stands in the ring; by default ranks stand in their own order. */
+  readonly place?: RingPlace;
+}
+
+export interface RingPlace {
+  readonly position: number;
+  /** Ranks before and behind. */
+  readonly prev: number;
+  readonly next: number;
 }
 
 export function ringWorkBytes(channels: number): number {
   return RingWork.size + channels * RingChannel.size;
 }
 
-/** The descriptor as it must lie at address `base`; ranks stand in the ring in their own order. */
+/** The descriptor as it must lie at address `base`. */
 export function encodeRingWork(
   base: number,
   values: RingWorkValues,
@@ -50,6 +59,8 @@ export function encodeRingWork(
   const bytes = new Uint8Array(ringWorkBytes(channels.length));
   const view = new DataView(bytes.buffer);
   const { rank, ranks, llSlot, simpleSlot, chunk } = values;
+  const inOrder = { position: rank, prev: (rank + ranks - 1) % ranks, next: (rank + 1) % ranks };
+  const { position, prev, next } = values.place ?? inOrder;
   RingWork.at(view, 0)
     .set('control', values.control)
     .set('channels', base + RingWork.size)
@@ -77,9 +88,9 @@ export function encodeRingWork(
       .set('offset', ends.offset)
       .set('count', ends.count)
       .set('chunk', chunk)
-      .set('position', rank)
-      .set('prev', (rank + ranks - 1) % ranks)
-      .set('next', (rank + 1) % ranks);
+      .set('position', position)
+      .set('prev', prev)
+      .set('next', next);
   }
   return bytes;
 }

@@ -9,14 +9,7 @@ import { ControlBlock, PeerTable, signatureOf } from '#src/collectives/control-b
 import { type DirectParameters, DirectWork, oneShot, twoShot } from '#src/collectives/direct.js';
 import type { LowLatencyOptions } from '#src/collectives/protocol-ll.js';
 import { type RingCollective, type RingProtocol, ring } from '#src/collectives/ring.js';
-import {
-  CONTROL_BYTES,
-  ReceiverControl,
-  RingChannel,
-  RingWork,
-  SenderControl,
-  STEPS,
-} from '#src/collectives/ring-connection.js';
+import { CONTROL_BYTES, ReceiverControl, SenderControl, STEPS } from '#src/collectives/ring-connection.js';
 import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '#src/kernel/element-types.js';
 import { type Launch, Machine, type MachineOptions } from '#src/kernel/interpreter/machine.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
@@ -24,6 +17,7 @@ import type { MemoryType, Program, Traits } from '#src/kernel/ir.js';
 import type { FieldType, Struct } from '#src/kernel/layout.js';
 import { averageArgument, encode, sameBits } from '#src/kernel/numeric.js';
 import { channelShares } from '#src/planning/ring-plan.js';
+import { encodeRingWork, ringWorkBytes } from '#src/planning/ring-work.js';
 import { type Bits, bufferElements, reference } from './reference.js';
 
 /** Small slots, so that few elements go round them several times. */
@@ -390,47 +384,39 @@ export class SimulatedTeam<M extends TeamMachine = Machine> {
     const n = this.ranks;
     const next = this.#after(rank, 1);
     const prev = this.#after(rank, n - 1);
-    const channels = machine.region(`channels ${rank}`, this.#channels * RingChannel.size, rank, {
-      zeroed: true,
-    });
-    this.shares(call).forEach(({ offset, count }, channel) => {
-      const own = this.connection(rank, channel);
-      const values = {
-        sendControl: own.sender,
-        recvControl: own.receiver,
-        nextReceiver: this.connection(next, channel).receiver,
-        prevSender: this.connection(prev, channel).sender,
-        nextDoorbell: this.#controls[next]!,
-        prevDoorbell: this.#controls[prev]!,
-        order: this.#orders[rank]!,
-        offset,
-        count,
+    const shares = this.shares(call);
+    const descriptor = machine.region(`work ${rank}`, ringWorkBytes(shares.length), rank, { zeroed: true });
+    const work = encodeRingWork(
+      descriptor,
+      {
+        control: this.#controls[rank]!,
+        rank,
+        ranks: n,
+        root: call.root,
+        ...place,
+        sendStride: call.count * size,
+        recvStride: call.count * size,
+        argument: this.#argument(call),
+        llSlot: this.llSlot,
+        simpleSlot: this.simpleSlot,
         chunk: this.chunk(call),
-        position: this.ring.indexOf(rank),
-        prev,
-        next,
-      };
-      for (const [name, value] of Object.entries(values)) {
-        const field = RingChannel.fields[name as keyof typeof values];
-        machine.write(field.type, channels + channel * RingChannel.size + field.offset, value);
-      }
-    });
-    const descriptor = machine.struct(RingWork, rank, {
-      control: this.#controls[rank]!,
-      channels,
-      self: rank,
-      ranks: n,
-      root: call.root,
-      send: place.send,
-      recv: place.recv,
-      sendStride: call.count * size,
-      recvStride: call.count * size,
-      argument: this.#argument(call),
-      llSlot: this.llSlot,
-      simpleSlot: this.simpleSlot,
-      llOffset: CONTROL_BYTES,
-      simpleOffset: CONTROL_BYTES + STEPS * this.llSlot,
-    });
+        place: { position: this.ring.indexOf(rank), prev, next },
+      },
+      shares.map((share, channel) => {
+        const own = this.connection(rank, channel);
+        return {
+          ...share,
+          sendControl: own.sender,
+          recvControl: own.receiver,
+          nextReceiver: this.connection(next, channel).receiver,
+          prevSender: this.connection(prev, channel).sender,
+          nextDoorbell: this.#controls[next]!,
+          prevDoorbell: this.#controls[prev]!,
+          order: this.#orders[rank]!,
+        };
+      }),
+    );
+    machine.writeArray(descriptor, work);
     return stream.launch(program, { descriptor, blocks: this.#channels, threads: this.#threads });
   }
 }
