@@ -7,6 +7,7 @@
 import { CpuArch } from '../topology/system/node.js';
 import { divideUp, f32 } from './arithmetic.js';
 import type { TuningCall } from './call.js';
+import type { TuningInput } from './input.js';
 import type { TuningTables } from './model.js';
 import { AlgorithmId, CELLS, cellOf, FunctionId, NCCL_PROTOCOLS, ProtocolId } from './names.js';
 import { NVLS_TREE_CLASSES, TREE_CLASSES, treeEfficiency } from './tree-efficiency.js';
@@ -25,8 +26,16 @@ const { Simple } = ProtocolId;
 const { AllReduce } = FunctionId;
 export const RING_SIMPLE = cellOf('Ring', 'Simple');
 
+/** The part of the tables that a prediction needs: all of it is in a log of NCCL, too. */
+export interface PredictionTables extends Pick<TuningTables, 'latencies' | 'bandwidths'> {
+  readonly input: Pick<TuningInput, 'minSm' | 'cpuArch' | 'nNodes' | 'nChannels' | 'nRanks'>;
+}
+
+/** The part of a call that its time depends on. */
+export type PredictedCall = Pick<TuningCall, 'function' | 'bytes' | 'pipelined'>;
+
 /** Microseconds, a float; IGNORE if the candidate is not available. */
-export function callTime(tables: TuningTables, call: TuningCall, cell: number): number {
+export function callTime(tables: PredictionTables, call: PredictedCall, cell: number): number {
   const { input } = tables;
   const fn = FunctionId[call.function];
   const entry = fn * CELLS + cell;

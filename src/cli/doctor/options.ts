@@ -11,8 +11,9 @@ Says what is wrong with a job of NCCL, on which evidence, and what repairs it, f
 graph files, and output of nvidia-smi (topo -m, nvlink -s, -L), lspci -vvv, show_gids, ibstatus, ethtool -S, df, ip, ss,
 sysctl, ulimit, lsmod, dmesg, ib_write_bw. The kind of a file is recognised by its content; '-' is the standard input.
 
-  --json   verdicts and the model of the job as JSON
-  --help   this text
+  --json     verdicts, expected numbers and the model of the job as JSON
+  --numbers  beside each measured size, what NCCL expected of it (tuning tables in the log, or a topology file)
+  --help     this text
 
 Exit status: 0 healthy, 1 findings, 2 unreadable input or wrong use.
 `;
@@ -20,6 +21,7 @@ Exit status: 0 healthy, 1 findings, 2 unreadable input or wrong use.
 export interface DoctorOptions {
   readonly paths: readonly string[];
   readonly json: boolean;
+  readonly numbers: boolean;
 }
 
 /** Parses the arguments after `doctor`. Throws `invalidArgument`. */
@@ -30,6 +32,7 @@ export function parseDoctorOptions(argv: readonly string[]): DoctorOptions | 'he
       allowPositionals: true,
       options: {
         json: { type: 'boolean', default: false },
+        numbers: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
       },
     },
@@ -42,5 +45,5 @@ export function parseDoctorOptions(argv: readonly string[]): DoctorOptions | 'he
       "name the files or the folder to look at; see 'tutti doctor --help'",
     );
   }
-  return { paths: positionals, json: values.json };
+  return { paths: positionals, json: values.json, numbers: values.numbers };
 }

@@ -9,6 +9,7 @@ import type { Job } from '../../doctor/model/job.js';
 import type { Place } from '../../doctor/model/place.js';
 import { readJob } from '../../doctor/read/read-job.js';
 import { jsonReport } from '../../doctor/report/json.js';
+import { numberLines } from '../../doctor/report/numbers.js';
 import { textReport } from '../../doctor/report/text.js';
 import type { Style } from '../../topology/report/style.js';
 import type { DoctorOptions } from './options.js';
@@ -39,7 +40,8 @@ export async function doctorOutput(
   }
   const texts = await lineTexts(files, verdicts);
   const textOf = ({ file, line }: Place) => texts.get(`${file}\0${line}`);
-  return { lines: textReport(job, verdicts, style, textOf), verdict };
+  const numbers = options.numbers ? numberLines(job, style) : [];
+  return { lines: [...textReport(job, verdicts, style, textOf), ...numbers], verdict };
 }
 
 /** JSON in lines; characters that JSON allows and terminals obey are escaped. */

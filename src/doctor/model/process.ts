@@ -6,6 +6,7 @@
  */
 import type { Place, Stated } from './place.js';
 import type { Trouble } from './trouble.js';
+import type { TuningTable } from './tuning-table.js';
 
 /** A port of an InfiniBand or RoCE adapter, as NCCL lists it. */
 export interface Hca {
@@ -138,6 +139,8 @@ export interface NcclProcess {
   /** Line of `Connected all rings`; `isGpuDirect` where it tells. */
   rings: { readonly at: Place; readonly isGpuDirect: boolean | undefined } | undefined;
   readonly choices: Choice[];
+  /** The estimates of its first communicator that printed them. */
+  tuning: TuningTable | undefined;
   tree: SystemTree | undefined;
   topologyFile: Stated<string> | undefined;
   multicast: Stated<boolean> | undefined;
@@ -177,6 +180,7 @@ export function newProcess(host: string, pid: number, first: Place): NcclProcess
     connections: new Map(),
     rings: undefined,
     choices: [],
+    tuning: undefined,
     tree: undefined,
     topologyFile: undefined,
     multicast: undefined,

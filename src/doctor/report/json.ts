@@ -3,6 +3,7 @@
  */
 import type { XmlElement } from '../../topology/xml/element.js';
 import type { Verdict } from '../diagnose.js';
+import { expectations } from '../expected.js';
 import type { Job } from '../model/job.js';
 import type { Connection, NcclProcess } from '../model/process.js';
 import { notChecked } from './summary.js';
@@ -12,6 +13,7 @@ export function jsonReport(job: Job, verdicts: readonly Verdict[]) {
   return {
     healthy: verdicts.length === 0,
     verdicts: verdicts.map(({ text, ...verdict }) => ({ ...(plain(verdict) as object), text })),
+    expected: plain(expectations(job)),
     notChecked: notChecked(job),
     model: modelOf(job),
   };
@@ -63,6 +65,7 @@ function plain(value: unknown): unknown {
   if (value instanceof Map) return Object.fromEntries([...value].map(([key, one]) => [key, plain(one)]));
   if (value instanceof Set) return [...value].map(plain);
   if (Array.isArray(value)) return value.map(plain);
+  if (value instanceof Float32Array) return [...value];
   if (typeof value === 'object' && value !== null) {
     return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, plain(one)]));
   }

@@ -5,6 +5,7 @@ import { type Style, wrap } from '../../topology/report/style.js';
 import type { Consequence, Verdict } from '../diagnose.js';
 import type { Job } from '../model/job.js';
 import type { Place } from '../model/place.js';
+import { speedSummary } from './numbers.js';
 import { jobSummary, notChecked } from './summary.js';
 
 /** The text of a line, where the caller has it. */
@@ -19,8 +20,13 @@ export function textReport(job: Job, verdicts: readonly Verdict[], style: Style,
   const problems = problemLines(job, style);
   const missing = notChecked(job);
   if (verdicts.length === 0) {
+    const speed = speedSummary(job);
+    const measured = speed === undefined ? '' : `; ${speed}`;
     const lack = missing.length === 0 ? '' : `; not checked: ${missing.map(({ what }) => what).join(', ')}`;
-    return [`${style.strong('healthy')}: no fault found in ${jobSummary(job)}${lack}`, ...problems];
+    return [
+      `${style.strong('healthy')}: no fault found in ${jobSummary(job)}${measured}${lack}`,
+      ...problems,
+    ];
   }
   const count = `${verdicts.length} finding${verdicts.length === 1 ? '' : 's'}`;
   return [

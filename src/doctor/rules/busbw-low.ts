@@ -1,4 +1,6 @@
 /** A measured bus bandwidth that is a fraction of what the GPUs' links give. */
+
+import { expectations } from '../expected.js';
 import { type BenchRun, hostsOfRun } from '../model/bench.js';
 import type { Job } from '../model/job.js';
 import type { Place } from '../model/place.js';
@@ -19,6 +21,34 @@ interface Low {
   readonly expected: string;
   readonly measured: number;
   readonly at: Place[];
+}
+
+/** Times of NCCL's own estimate from which on something is in the way. */
+const SLOW = 2.5;
+
+/** Rows of large sizes that take a multiple of what NCCL expected. */
+function lowByTable(job: Job): Finding[] {
+  return expectations(job, true).flatMap(({ program, rows, table }): Finding[] => {
+    const slow = rows.filter(
+      ({ bytes, measuredUs, predictedUs }) => bytes >= LARGE && measuredUs > SLOW * predictedUs,
+    );
+    const last = slow.at(-1);
+    if (last === undefined) return [];
+    const factor = Math.round((10 * last.measuredUs) / last.predictedUs) / 10;
+    return [
+      {
+        severity: 'warning',
+        confidence: 'likely',
+        text: `${program} takes ${factor} times as long as NCCL expects by ${last.by}`,
+        culprit: { program, measuredUs: last.measuredUs, expectedUs: Math.round(last.predictedUs) },
+        evidence: [...some(slow.map(({ at }) => at)), table],
+        repair:
+          'Compare the way between ranks (channel lines of all ranks) with the machine, and look at clocks of GPUs and counters of links while it runs.',
+        workaround: null,
+        why: `NCCL itself expects ${Math.round(last.predictedUs)} us for the largest size, it takes ${Math.round(last.measuredUs)}`,
+      },
+    ];
+  });
 }
 
 function lowOf(run: BenchRun): Low | undefined {
@@ -93,8 +123,8 @@ export const busbwLow: Rule = {
   references: ['nccl-tests: PERFORMANCE.md'],
   explainedBy: 'any',
   find(job) {
-    const found: Finding[] = [];
-    for (const run of job.benches) {
+    const found: Finding[] = lowByTable(job);
+    for (const run of found.length > 0 ? [] : job.benches) {
       const low = lowOf(run);
       if (low === undefined) continue;
       found.push({

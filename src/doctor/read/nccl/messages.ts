@@ -14,6 +14,7 @@ import type { LogLine } from './header.js';
 import { readNetwork } from './network.js';
 import { readTree } from './system-tree.js';
 import { addTrouble, troubleOf } from './troubles.js';
+import { readTuningTable } from './tuning-table.js';
 
 /** Reads one message. */
 export function readMessage(process: NcclProcess, line: LogLine, context: FileContext): void {
@@ -28,7 +29,10 @@ export function readMessage(process: NcclProcess, line: LogLine, context: FileCo
     readCall(process, line.text, context);
     return;
   }
-  if (isBulk(line.text)) return;
+  if (isBulk(line.text)) {
+    if (line.text.includes('|')) readTuningTable(process, line.text, context);
+    return;
+  }
   const text = detached(line.text);
   if (
     readCommunicator(process, text, context) ||
@@ -52,7 +56,7 @@ function isBulk(text: string): boolean {
     text.startsWith('Trees [') ||
     text.startsWith('Ring ') ||
     text.startsWith('Tree ') ||
-    /^(?:Broadcast|Reduce|AllGather|ReduceScatter|AllReduce) \|/.test(text.trimStart())
+    text.startsWith('ReduceScatter |')
   );
 }
 
