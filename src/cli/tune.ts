@@ -4,11 +4,38 @@
 import { TuttiError } from '../errors/tutti-error.js';
 import { print } from './print.js';
 import { sentence } from './printable.js';
+import type { FitOptions, HostOptions } from './tune/host/options.js';
 
 /** Something could not be read, decided or written. */
 const EXIT_FAILURE = 1;
 /** Wrong use. */
 const EXIT_USAGE = 2;
+
+/** `--host` and `--fit`. */
+async function hostAnswer(options: HostOptions | FitOptions, say: (text: string) => void): Promise<number> {
+  try {
+    if (options.kind === 'fit') {
+      const { fitCommand } = await import('./tune/host/fit.js');
+      const isWatched = process.stderr.isTTY === true;
+      const clear = isWatched ? '\r\u001b[K' : '';
+      return await fitCommand(
+        options,
+        process.env,
+        (line) => process.stdout.write(`${clear}${line}\n`),
+        (text) => isWatched && process.stderr.write(`${clear}measuring ${text}`),
+      );
+    }
+    const { hostOutput } = await import('./tune/host/view.js');
+    const { terminalStyle } = await import('./topo/terminal.js');
+    const { lines, isDecided } = hostOutput(options, process.env, terminalStyle(process.stdout), say);
+    const code = await print(lines.map((line) => `${line}\n`).join(''));
+    return code === 0 && !isDecided ? EXIT_FAILURE : code;
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    say(error.message);
+    return error.code === 'invalidArgument' ? EXIT_USAGE : EXIT_FAILURE;
+  }
+}
 
 /** Runs `tutti tune` with the arguments after `tune`. Resolves with the exit code: 2 for wrong use, 1 for failures. */
 export async function tuneCommand(argv: readonly string[]): Promise<number> {
@@ -25,6 +52,7 @@ export async function tuneCommand(argv: readonly string[]): Promise<number> {
     return EXIT_USAGE;
   }
   if (options === 'help') return print(TUNE_USAGE);
+  if ('kind' in options) return hostAnswer(options, say);
   if ('collectives' in options) {
     const { verificationOutput } = await import('./tune/verification.js');
     const { terminalStyle } = await import('./topo/terminal.js');

@@ -9,7 +9,9 @@
  *  128  done        epoch of the last round whose reads this rank has finished (flag, read by all)
  *  192  fault       what a program found wrong (private)
  *  256  pools       where this rank's connection pools are, by algorithm (written once, read by all)
- *  512  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
+ *  512  meetings    the latest operations in which ranks meet, by number (written by the rank, see CallEntry)
+ * 1024  connected   the latest operations over connections
+ * 1536  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
  *  ...  bank 1      post of odd rounds
  * ```
  *
@@ -33,6 +35,17 @@ export const MAX_DIRECT_RANKS = 64;
 
 /** Algorithms with connections of their own, times protocols. */
 export const MAX_POOLS = 64;
+
+/** Operations of a rank that its neighbours can look up: more than a rank can be ahead of another one. */
+export const CALL_ENTRIES = 32;
+
+/** One operation of a rank, for ranks that call something else to find out. */
+export const CallEntry = struct('CallEntry', {
+  /** Counts all operations of the rank, from 1; written last. */
+  number: 'u32',
+  signature: 'u32',
+  count: 'u64',
+});
 
 /** Header and, for rounds that pass pointers, the pointers. Data of eager rounds starts at `POST_DATA`. */
 export const Post = struct(
@@ -79,6 +92,8 @@ export const ControlBlock = struct(
     gap3: array('u8', 60),
     /** Offset of a pool in the rank's segment, with a POOL_STATE in the low bits; 0 until it is there. */
     pools: array('u32', MAX_POOLS),
+    meetings: array('u8', CALL_ENTRIES * CallEntry.size),
+    connected: array('u8', CALL_ENTRIES * CallEntry.size),
     bank0: array('u8', BANK_BYTES),
     bank1: array('u8', BANK_BYTES),
   },

@@ -15,8 +15,10 @@ import type { TypedArrayConstructor } from '../device/host/host-device.js';
 import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { coreCount } from '../system/core-count.js';
-import { NO_CHOICES } from '../tuning/host-choices.js';
+import { HostSelector } from '../tuning/host/selector.js';
+import { type HostChoices, NO_CHOICES } from '../tuning/host-choices.js';
 import { type Buffer, type CheckedCall, checkCall, type SameClass } from './buffers.js';
+import { CallBoard } from './call-board.js';
 import type { CallOptions } from './call-check.js';
 import { Comparison } from './comparison.js';
 import { ConnectionPools } from './connection-pools.js';
@@ -27,6 +29,7 @@ import { joinOnGpu } from './cuda/join.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
 import { Gate } from './gate.js';
+import { readHostModel } from './host-constants-file.js';
 import { checkKnownOptions } from './known-options.js';
 import { createLocalTeams } from './local-team.js';
 import { copyAlone } from './lone-rank.js';
@@ -130,6 +133,7 @@ export class Communicator implements AsyncDisposable {
   readonly #gate = new Gate();
   readonly #failure: FailureState;
   readonly #queue: OperationQueue;
+  readonly #board: CallBoard;
   /** What a synchronous barrier does: an all-reduce of one element. */
   #tick: Prepared | undefined;
   #closing: Promise<void> | undefined;
@@ -168,9 +172,11 @@ export class Communicator implements AsyncDisposable {
       orders: new Array<number>(shape.channels).fill(order),
       stage: this.#stage,
       pools: new ConnectionPools(team),
+      selector: selectorFor(team, settings, settings.choices),
     };
     const comparison = new Comparison(team, this.#engine, this.#failure, settings.check);
-    this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison, this.#gate);
+    this.#board = new CallBoard(team, this.#failure);
+    this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison, this.#gate, this.#board);
     team.onTrouble((trouble, detail) => {
       if (!this.#leaving) this.#failure.hear(trouble, detail);
     });
@@ -367,8 +373,8 @@ export class Communicator implements AsyncDisposable {
       const cell = this.alloc(Uint8Array, 1);
       const call = this.#check('allReduce', [cell, cell]);
       // Whatever algorithms the user allows for all-reduces.
-      const settings = { ...this.#context.settings, choices: NO_CHOICES };
-      this.#tick = this.#plan(call, () => new Prepared(this.#runner, { ...this.#context, settings }, call));
+      const selector = selectorFor(this.#team, this.#context.settings, NO_CHOICES);
+      this.#tick = this.#plan(call, () => new Prepared(this.#runner, { ...this.#context, selector }, call));
       this.#prepared.add(this.#tick);
     }
     this.#tick.run();
@@ -456,7 +462,9 @@ export class Communicator implements AsyncDisposable {
     inline: (operation) =>
       this.#orTell(() => this.#plan(operation.call, () => this.#engine.inline(operation.request))),
     shortcut: (operation) =>
-      this.#queue.isPlain(operation) ? { gate: this.#gate, engine: this.#engine } : undefined,
+      this.#queue.isPlain(operation)
+        ? { gate: this.#gate, engine: this.#engine, board: this.#board }
+        : undefined,
     failureOf: (operation, failure) => this.#queue.failureOf(operation, failure),
     run: (operation, program) => {
       if (this.#failure.error !== undefined || this.#closing !== undefined) {
@@ -524,6 +532,14 @@ export class Communicator implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+function selectorFor(
+  { size, shared, model }: Team,
+  { ranksPerNode }: Settings,
+  choices: HostChoices,
+): HostSelector {
+  return new HostSelector({ ranks: size, shared, model, ranksPerNode, choices });
 }
 
 /** A communicator of a team, which is closed when that cannot be made. */
@@ -603,7 +619,7 @@ async function createHostCommunicators(size: number, options: CommunicatorOption
   checkKnownOptions('createLocalCommunicators', options, COMMUNICATOR_OPTIONS);
   const settings = resolveSettings(options, process.env);
   const device = HostDevice.shared({ localRanks: 1 });
-  const teams = createLocalTeams(device, size, settings);
+  const teams = createLocalTeams(device, size, settings, readHostModel(process.env));
   const made: Communicator[] = [];
   try {
     for (const team of teams) made.push(new Communicator(team, settings));

@@ -4,6 +4,7 @@
  */
 
 import type { HostDevice } from '../device/host/host-device.js';
+import type { HostModel } from '../tuning/host/host-model.js';
 import { createLocalControls } from './local-control.js';
 import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
@@ -14,6 +15,7 @@ export function createLocalTeams(
   device: HostDevice,
   size: number,
   { shape, timeoutMs }: Pick<Settings, 'shape' | 'timeoutMs'>,
+  model: HostModel,
 ): Team[] {
   const areas: number[] = [];
   const extensions: number[] = [];
@@ -39,6 +41,7 @@ export function createLocalTeams(
       sharesThread: size > 1,
       description: `${size} ranks in one process, memory shared`,
       shape,
+      model,
       area: areas[rank]!,
       areas,
       segments,

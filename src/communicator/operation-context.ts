@@ -1,5 +1,6 @@
 /** What all operations of one communicator share. */
 
+import type { HostSelector } from '../tuning/host/selector.js';
 import type { ConnectionPools } from './connection-pools.js';
 import type { Settings } from './settings.js';
 import type { SharedStage } from './shared-stage.js';
@@ -15,4 +16,5 @@ export interface OperationContext {
   readonly orders: readonly number[];
   readonly stage: SharedStage;
   readonly pools: ConnectionPools;
+  readonly selector: HostSelector;
 }

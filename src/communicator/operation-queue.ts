@@ -9,6 +9,7 @@
 import { isDirect } from '../collectives/registry.js';
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
+import type { CallBoard } from './call-board.js';
 import type { Comparison } from './comparison.js';
 import type { Engine, RunFailure } from './engine.js';
 import type { FailureState } from './failure-state.js';
@@ -28,6 +29,7 @@ export class OperationQueue {
   readonly #failure: FailureState;
   readonly #comparison: Comparison;
   readonly #gate: Gate;
+  readonly #board: CallBoard;
   readonly #underWay = new Set<UnderWay>();
   /** Those of them that were handed over at once. */
   readonly #atOnce = new Set<UnderWay>();
@@ -36,8 +38,16 @@ export class OperationQueue {
   /** Settles when the operation before the next one is finished, where it takes turns. */
   #turn: Promise<void> | undefined;
 
-  constructor(rank: number, engine: Engine, failure: FailureState, comparison: Comparison, gate: Gate) {
+  constructor(
+    rank: number,
+    engine: Engine,
+    failure: FailureState,
+    comparison: Comparison,
+    gate: Gate,
+    board: CallBoard,
+  ) {
     this.#gate = gate;
+    this.#board = board;
     this.#rank = rank;
     this.#engine = engine;
     this.#failure = failure;
@@ -96,6 +106,7 @@ export class OperationQueue {
     const { pieces, descriptor, blocks, frames, frameBytes } = operation;
     for (let piece = 0; piece < pieces; piece++) {
       this.#copyIn(operation, piece);
+      if (piece === 0) this.#announce(operation);
       const failure = this.#engine.run(program, descriptor, blocks, frames, frameBytes);
       if (failure !== undefined) throw this.#fail(operation, failure);
       this.#copyOut(operation, piece);
@@ -160,6 +171,7 @@ export class OperationQueue {
   async #submit(operation: Operation, piece: number): Promise<void> {
     this.#failure.check();
     this.#copyIn(operation, piece);
+    if (piece === 0) this.#announce(operation);
     const { request, descriptor, blocks, frames, frameBytes } = operation;
     // The executor gives up what is behind a comparison that fails.
     const compares = piece === 0 && operation.comparison !== 0;
@@ -172,6 +184,12 @@ export class OperationQueue {
     // An earlier operation failed: nothing after it counts.
     if (this.#failure.error !== undefined) throw this.#failure.error;
     this.#copyOut(operation, piece);
+  }
+
+  /** From here on the operation is begun: the other ranks count on it. */
+  #announce({ request, signature, call }: Operation): void {
+    if (isDirect(request.algorithm)) this.#board.meeting(signature, call.count);
+    else this.#board.connected(signature, call.count);
   }
 
   #fail(operation: Operation, failure: RunFailure): TuttiError {

@@ -14,7 +14,13 @@
 import { argumentRule } from '../collectives/arithmetic.js';
 import { ControlBlock, signatureOf } from '../collectives/control-block.js';
 import { DirectWork } from '../collectives/direct.js';
-import { isConnected, isDirect, type ProgramRequest, reducesElements } from '../collectives/registry.js';
+import {
+  type Algorithm,
+  isConnected,
+  isDirect,
+  type ProgramRequest,
+  reducesElements,
+} from '../collectives/registry.js';
 import type { RingCollective } from '../collectives/ring.js';
 import { RingChannel, RingWork, STEPS } from '../collectives/ring-connection.js';
 import type { HostDevice } from '../device/host/host-device.js';
@@ -22,7 +28,7 @@ import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import { averageArgument } from '../kernel/numeric.js';
 import { type ChannelShare, channelShares, ringChunkBytes, ringLoopElements } from '../planning/ring-plan.js';
 import { encodeRingWork, ringWorkBytes } from '../planning/ring-work.js';
-import { type HostSelection, oneShotPiece, selectOnHost } from '../tuning/host-selection.js';
+import { type HostSelection, oneShotPiece } from '../tuning/host-selection.js';
 import type { Buffer, CheckedCall } from './buffers.js';
 import { ConnectedOperation } from './connected-operation.js';
 import type { Accesses, ByteRange } from './hazards.js';
@@ -69,11 +75,10 @@ function blocksOf(call: CheckedCall, side: 'send' | 'recv', ranks: number): numb
   return 1;
 }
 
-/** Bytes that decide about the algorithm: what a post has to hold. */
-function decidingBytes(call: CheckedCall, ranks: number): number {
-  const bytes = call.count * ELEMENT_TYPES[call.type].size;
-  const isWide = call.collective === 'reduceScatter' || call.collective === 'allToAll';
-  return isWide ? bytes * ranks : bytes;
+/** Bytes of the larger of both arrays, which decide about the algorithm. */
+function largerBytes(call: CheckedCall, ranks: number): number {
+  const blocks = Math.max(blocksOf(call, 'send', ranks), blocksOf(call, 'recv', ranks));
+  return blocks * call.count * ELEMENT_TYPES[call.type].size;
 }
 
 interface SideAddresses {
@@ -146,16 +151,8 @@ export class Operation {
       reducesElements(call.collective) ? call.op : undefined,
       call.collective === 'broadcast' || call.collective === 'reduce' ? call.root : 0,
     );
-    this.selection = selectOnHost({
-      collective: call.collective,
-      op: call.op,
-      bytes: decidingBytes(call, team.size),
-      ranks: team.size,
-      shared: team.shared,
-      ranksPerNode: settings.ranksPerNode,
-      choices: settings.choices,
-      setUp: (algorithm) => switchHindrance(context, call, algorithm),
-    });
+    const setUp = (algorithm: Algorithm) => switchHindrance(context, call, algorithm);
+    this.selection = context.selector.select(call.collective, call, largerBytes(call, team.size), setUp);
     const { algorithm, protocol } = this.selection;
     this.#connected = isConnected(algorithm)
       ? new ConnectedOperation(context, call, algorithm, protocol)

@@ -4,6 +4,7 @@ import { isDirect } from '../collectives/registry.js';
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { CheckedCall } from './buffers.js';
+import type { CallBoard } from './call-board.js';
 import type { Engine, RunFailure } from './engine.js';
 import type { Gate } from './gate.js';
 import { copyAlone } from './lone-rank.js';
@@ -28,7 +29,7 @@ export interface Runner {
   refuseBlocking(name: string): void;
   inline(operation: Operation): WasmFunction;
   /** For an operation that is one call of its program: what it takes to call it while the gate is open. */
-  shortcut(operation: Operation): { gate: Gate; engine: Engine } | undefined;
+  shortcut(operation: Operation): { gate: Gate; engine: Engine; board: CallBoard } | undefined;
   failureOf(operation: Operation, failure: RunFailure): TuttiError;
   run(operation: Operation, program: WasmFunction): void;
   enqueue(operation: Operation): Promise<void>;
@@ -46,6 +47,9 @@ export class Prepared implements PreparedOperation {
   /** Set with the program, when running is nothing but calling it. */
   #gate: Gate | undefined;
   #engine: Engine | undefined;
+  #board: CallBoard | undefined;
+  #signature = 0;
+  #count = 0;
   #descriptor = 0;
   #blocks = 0;
   #frames = 0;
@@ -75,6 +79,7 @@ export class Prepared implements PreparedOperation {
     const program = this.#program;
     if (program === undefined) this.#firstRun();
     else if (this.#gate?.open === true) {
+      this.#board!.meeting(this.#signature, this.#count);
       const failure = this.#engine!.runNow(
         program,
         this.#descriptor,
@@ -98,6 +103,9 @@ export class Prepared implements PreparedOperation {
     const shortcut = this.#runner.shortcut(operation);
     this.#gate = shortcut?.gate;
     this.#engine = shortcut?.engine;
+    this.#board = shortcut?.board;
+    this.#signature = operation.signature;
+    this.#count = operation.call.count;
     this.#descriptor = operation.descriptor;
     this.#blocks = operation.blocks;
     this.#frames = operation.frames;

@@ -14,6 +14,8 @@ import type { WaitPeer } from '../device/host/waiting.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { ownIdentity, type ProcessIdentity } from '../system/process-liveness.js';
 import { decodeAnnouncement, encodeAnnouncement } from '../system/shared-memory.js';
+import type { HostModel } from '../tuning/host/host-model.js';
+import { readHostModel } from './host-constants-file.js';
 import { exchange, processControl } from './process-control.js';
 import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
@@ -32,6 +34,10 @@ interface Introduction {
   /** Offset of the rank's area in its segment. */
   readonly area: number;
   readonly challenge: string;
+  /** Of the cost model, from rank 0 for all. */
+  readonly model?: HostModel;
+  /** Why rank 0 has none. */
+  readonly modelProblem?: string;
   /** Buffer sizes, channels, algorithm, protocol and check, which must be equal everywhere. */
   readonly settings: string;
 }
@@ -41,6 +47,16 @@ function settingsKey(settings: Settings): string {
   const { algorithm = 'auto', protocol = 'auto' } = choices;
   const perNode = ranksPerNode ?? 'auto';
   return JSON.stringify({ ...shape, algorithm, protocol, ranksPerNode: perNode, switches, check });
+}
+
+/** The cost model, or why there is none: the other ranks are told in either case. */
+function ownModel(): Pick<Introduction, 'model' | 'modelProblem'> {
+  try {
+    return { model: readHostModel(process.env) };
+  } catch (error) {
+    if (!TuttiError.is(error)) throw error;
+    return { modelProblem: error.message };
+  }
 }
 
 /** Brings the ranks of a bootstrap together, over shared memory when all of them can. */
@@ -78,7 +94,12 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
       area: area - device.segmentBase,
       challenge: challenge.toString('hex'),
       settings: settingsKey(settings),
+      ...(rank === 0 && ownModel()),
     });
+    const { model, modelProblem } = introductions[0]!;
+    if (model === undefined) {
+      throw new TuttiError('invalidUsage', modelProblem ?? 'rank 0 has sent no cost model', { rank: 0 });
+    }
     introductions.forEach((other, peer) => {
       if (other.settings !== introductions[0]!.settings) {
         throw new TuttiError(
@@ -136,7 +157,17 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
     if (!shared) {
       const reason = problems.find((other) => other.problem !== undefined)?.problem ?? 'unknown';
       for (const window of windows.splice(0)) window.close();
-      return await openSocketTeam({ bootstrap, device, settings, area, localSize, peers, control, reason });
+      return await openSocketTeam({
+        bootstrap,
+        device,
+        settings,
+        model,
+        area,
+        localSize,
+        peers,
+        control,
+        reason,
+      });
     }
     const areas = introductions.map((other, peer) => segments[peer]! + other.area);
     const next = (rank + 1) % size;
@@ -150,6 +181,7 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
       sharesThread: false,
       description: `${size} processes of one host, memory shared`,
       shape,
+      model,
       area,
       areas,
       segments,

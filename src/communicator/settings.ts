@@ -28,8 +28,9 @@ export interface CommunicatorOptions {
    */
   readonly ranksPerNode?: number;
   /**
-   * Compare operation, type, operator, root and count of all ranks before every ring operation (TUTTI_CHECK=1).
-   * Direct algorithms always compare them: it costs them nothing.
+   * Has all ranks compare operation, type, operator, root and count before every operation in which they do not meet
+   * (TUTTI_CHECK=1). Ranks that share memory compare without it, but each with its neighbours only, and a rank may be
+   * some calls ahead when the difference is found.
    */
   readonly check?: boolean;
   /** Parallel rings (NCCL_MIN_NCHANNELS); must be equal on all ranks. Default 1. */

@@ -16,6 +16,7 @@ import type { HostDevice } from '../device/host/host-device.js';
 import type { WaitPeer } from '../device/host/waiting.js';
 import { type ErrorCode, TuttiError } from '../errors/tutti-error.js';
 import type { RingChannelAddresses, RingLayout } from '../transport/net/ring-memory.js';
+import type { HostModel } from '../tuning/host/host-model.js';
 import { bufferOffsets, type RankAreaShape, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
 import { SocketProxy } from './socket-proxy.js';
@@ -29,6 +30,7 @@ export interface SocketTeamParts {
   readonly bootstrap: Bootstrap;
   readonly device: HostDevice;
   readonly settings: Settings;
+  readonly model: HostModel;
   /** Own area (see rank-area.ts); belongs to the team from now on, unless opening it fails. */
   readonly area: number;
   readonly localSize: number;
@@ -106,7 +108,7 @@ function watchLosses(bootstrap: Bootstrap): { readonly lost: Promise<never>; sto
 }
 
 export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
-  const { bootstrap, device, settings, area, localSize, peers, control, reason } = parts;
+  const { bootstrap, device, settings, model, area, localSize, peers, control, reason } = parts;
   const { rank, size } = bootstrap;
   const { shape } = settings;
   const listeners: ((trouble: Trouble, detail?: string) => void)[] = [];
@@ -184,6 +186,7 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
       sharesThread: false,
       description: `${size} processes, rings over TCP (${reason})`,
       shape,
+      model,
       area,
       areas: [],
       segments: [],

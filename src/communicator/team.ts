@@ -6,6 +6,7 @@
 import type { HostDevice } from '../device/host/host-device.js';
 import type { WaitPeer } from '../device/host/waiting.js';
 import type { Suspicion } from '../transport/net/roll-call.js';
+import type { HostModel } from '../tuning/host/host-model.js';
 import type { RankAreaShape } from './rank-area.js';
 
 /** Where a rank writes for its successor and reads credits of it, and the same towards its predecessor. */
@@ -31,6 +32,8 @@ export interface Team {
   /** One line for people: how the ranks are connected. */
   readonly description: string;
   readonly shape: RankAreaShape;
+  /** Of what algorithms take on this host; the same at all ranks. */
+  readonly model: HostModel;
   /** Address of this rank's own area (its control block comes first). */
   readonly area: number;
   /** Addresses of all ranks' areas and segments here; meaningful when `shared`. */

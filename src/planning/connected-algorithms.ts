@@ -3,6 +3,7 @@
  */
 
 import { type Collective, MAX_POOLS } from '../collectives/control-block.js';
+import { usualNodeSize } from '../collectives/node-size.js';
 import { CONNECTED_NAMES, type ConnectedName } from '../collectives/registry.js';
 import { STEPS } from '../collectives/ring-connection.js';
 import type { SwitchedName } from '../collectives/switched.js';
@@ -13,7 +14,7 @@ import { PAT } from './pat-plan.js';
 import { RECURSIVE } from './recursive-plan.js';
 import { headCount, switchedAlgorithm } from './switched-plan.js';
 import { treeAlgorithm, treeShares } from './tree-plan.js';
-import { usualNodeSize, usualSwitchedNodeSize } from './virtual-nodes.js';
+import { usualSwitchedNodeSize } from './virtual-nodes.js';
 
 /**
  * Bytes of the slots of one connection unless NCCL_BUFFSIZE or NCCL_LL_BUFFSIZE asks for less: a rank has several

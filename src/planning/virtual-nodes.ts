@@ -25,13 +25,6 @@ export function ranksOfNode({ ranks, perNode }: VirtualNodes, node: number): num
   return Array.from({ length: Math.min(perNode, ranks - first) }, (_, i) => first + i);
 }
 
-/** Ranks per node where nobody has said: nodes of one size, about as many as each has ranks. */
-export function usualNodeSize(ranks: number): number {
-  let perNode = Math.ceil(Math.sqrt(ranks));
-  while (ranks % perNode !== 0) perNode += 1;
-  return perNode;
-}
-
 /** Ranks per node for algorithms that want switches between nodes: the largest nodes of one size, two at least. */
 export function usualSwitchedNodeSize(ranks: number): number {
   let perNode = Math.max(1, Math.min(MAX_COLLNET_DIRECT_RANKS, Math.floor(ranks / 2)));

@@ -1,11 +1,14 @@
 /**
- * Which algorithm runs an operation on host memory.
+ * Which algorithm and protocol runs an operation on host memory: of all that may, the one that the host's cost model
+ * predicts to be fastest (host/cost.ts).
  *
- * Ranks that share memory meet directly: one-shot through the posts while the data are small, two-shot
- * between the buffers beyond. Without shared memory the ring is the only way; it takes LL for small messages.
  * NCCL_ALGO and NCCL_PROTO (or the communicator's options) leave fewer candidates, and as with NCCL a call without any
- * fails. An algorithm that knows only Simple is used with it whatever the list of protocols says.
- * The thresholds were measured on two cores with bench/host.js and are revisited when it is run elsewhere.
+ * fails. An algorithm that knows only Simple is used with it whatever the list of protocols says, if it is asked for by
+ * name. One over emulated switches is taken only by name, and then before all others. Ranks that do not share memory have rings with Simple only.
+ *
+ * Direct algorithms find out at once when ranks disagree about a call, and add in the order of the ranks; so another one
+ * must be faster by a margin to go before them. Sums of narrow floats, which only direct algorithms round just once, are
+ * left to those.
  */
 
 import { type Collective, EAGER_BYTES, MAX_DIRECT_RANKS } from '../collectives/control-block.js';
@@ -13,22 +16,39 @@ import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../
 import type { RingProtocol } from '../collectives/ring.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { ReduceOp } from '../kernel/element-types.js';
+import {
+  type Candidate,
+  candidateName,
+  candidatesFor,
+  type DataCollective,
+  OVER_SWITCHES,
+} from './host/candidates.js';
+import type { Prediction } from './host/cost.js';
+import { type HostModel, predictOnHost } from './host/host-model.js';
 import { functionName, type HostChoices } from './host-choices.js';
+import { timeText } from './report/quantities.js';
 
-export interface HostSelectionInput {
-  readonly collective: Collective;
-  /** Operator of a reduction. */
-  readonly op: ReduceOp;
-  /** Bytes of one rank's block for all-gather, of all blocks for reduce-scatter and all-to-all, of the buffer otherwise. */
-  readonly bytes: number;
+/** What is the same for all calls of a communicator. */
+export interface HostSelectionSetting {
   readonly ranks: number;
   /** Ranks of an emulated node, where the user has said. */
   readonly ranksPerNode?: number | undefined;
   /** All ranks reach each other's memory. */
   readonly shared: boolean;
   readonly choices: HostChoices;
-  /** Why an algorithm cannot be set up in this communicator, where that is known beforehand. */
+  readonly model: HostModel;
+}
+
+export interface HostSelectionInput extends HostSelectionSetting {
+  readonly collective: Collective;
+  /** Operator of a reduction. */
+  readonly op: ReduceOp;
+  /** Of the larger of both arrays of a rank. */
+  readonly bytes: number;
+  /** Why an algorithm cannot be set up in this communicator for this call, where that is known beforehand. */
   readonly setUp?: (algorithm: Algorithm) => string | undefined;
+  /** Sums of the element type are wider where all contributions meet: direct algorithms round them once, others each hop. */
+  readonly hasWideSum?: boolean;
 }
 
 export interface HostSelection {
@@ -38,76 +58,92 @@ export interface HostSelection {
   readonly reason: string;
 }
 
-/** Below this a one-shot wins: its copy through the post costs less than the closing barrier. */
-export const ONE_SHOT_BYTES = 512;
+/** A candidate with what it is predicted to take, or with what is in its way. */
+export interface HostCandidate extends Candidate {
+  readonly prediction: Prediction | undefined;
+  /** Undefined for those that may run the call. */
+  readonly obstacle: string | undefined;
+}
 
-/** Messages of up to this many bytes per rank and step travel by LL. */
-export const RING_LL_BYTES = 16384;
-
-/** Which of several allowed algorithms comes first, where the usual one is not among them. */
-const PREFERENCE: readonly Algorithm[] = ['TwoShot', 'OneShot', 'Ring'];
-
-/** Whoever names one of these wants it wherever it can be set up, and others of the list in place of it. */
-const OVER_SWITCHES: readonly Algorithm[] = ['NVLS', 'NVLSTree', 'CollNetDirect', 'CollNetChain'];
+/** An algorithm that is not direct must be predicted to take at most this part of the best direct one's time. */
+export const DIRECT_MARGIN = 0.9;
 
 export function selectOnHost(input: HostSelectionInput): HostSelection {
-  const { collective, choices, shared } = input;
-  if (collective === 'barrier')
+  const { collective, shared } = input;
+  if (collective === 'barrier') {
     return { algorithm: 'OneShot', protocol: 'Simple', reason: 'a barrier has no data' };
-  const usual = usualAlgorithm(input);
-  const protocols = choices.protocols(collective);
-  // A protocol can only be asked of connections.
-  const askedProtocol = protocols.length === 1 ? protocols[0]! : undefined;
-  if (choices.anyAlgorithm(collective) && protocols.length > 0) {
-    if (askedProtocol === undefined || !isDirect(usual.algorithm)) return withProtocol(input, usual);
-    return withProtocol(input, {
-      algorithm: 'Ring',
-      reason: `protocol ${askedProtocol} belongs to the ring`,
-    });
   }
-  const obstacles = new Map<Algorithm, string>();
-  // A list of protocols without any of ours leaves no candidate: who has but one takes it only when asked by name.
-  const all = choices.anyAlgorithm(collective)
-    ? ALGORITHMS.filter((name) => protocolsOf(name).length > 1)
-    : [
-        ...(choices.namesAlgorithms(collective) ? OVER_SWITCHES : []),
-        usual.algorithm,
-        ...PREFERENCE,
-        ...ALGORITHMS,
-      ];
-  for (const algorithm of all) {
-    const obstacle = obstacleTo(algorithm, input);
-    if (obstacle !== undefined) {
-      obstacles.set(algorithm, obstacle);
-      continue;
-    }
-    const reason = algorithm === usual.algorithm && shared ? usual.reason : `${algorithm} was asked for`;
-    const asked = algorithm === 'Ring' ? 'the ring was asked for' : reason;
-    return withProtocol(input, { algorithm, reason: [asked, ...hindered(obstacles)].join('; ') });
+  const candidates = candidatesOnHost(input, collective);
+  const able = candidates.filter(({ obstacle }) => obstacle === undefined);
+  const switched = switchedOnHost(input, collective);
+  const isNamed = input.choices.namesAlgorithms(collective);
+  const overSwitch = switched.find(({ obstacle }) => obstacle === undefined);
+  const chosen = fastest(able, input);
+  if (overSwitch !== undefined && (isNamed || chosen === undefined)) {
+    const reason = `${overSwitch.algorithm} was asked for`;
+    return { algorithm: overSwitch.algorithm, protocol: 'Simple', reason };
   }
-  throw noCandidate(input, obstacles);
+  if (chosen === undefined) throw noCandidate(input, [...switched, ...candidates]);
+  const { algorithm, protocol } = chosen;
+  if (!shared) return { algorithm, protocol, reason: 'the ranks do not share memory' };
+  // Whoever names algorithms is told why some of them were not taken.
+  const hindered = isNamed ? hindrances([...switched, ...candidates]) : [];
+  return { algorithm, protocol, reason: [reasonFor(chosen, able, input), ...hindered].join('; ') };
 }
 
-type Unfinished = Omit<HostSelection, 'protocol'>;
-
-/** What is chosen where everything is allowed. */
-function usualAlgorithm({ bytes, ranks, shared }: HostSelectionInput): Unfinished {
-  if (!shared) return { algorithm: 'Ring', reason: 'the ranks do not share memory' };
-  if (ranks > MAX_DIRECT_RANKS) {
-    return { algorithm: 'Ring', reason: `direct algorithms end at ${MAX_DIRECT_RANKS} ranks` };
-  }
-  return bytes <= ONE_SHOT_BYTES
-    ? { algorithm: 'OneShot', reason: `at most ${ONE_SHOT_BYTES} bytes: inside the posts` }
-    : { algorithm: 'TwoShot', reason: `more than ${ONE_SHOT_BYTES} bytes: between the buffers` };
+/** The algorithms over switches that a list leaves; one that is named goes before all others. */
+function switchedOnHost(input: HostSelectionInput, collective: DataCollective): HostCandidate[] {
+  const { choices, shared, setUp } = input;
+  if (choices.anyAlgorithm(collective)) return [];
+  return OVER_SWITCHES.filter(
+    (name) => supports(name, collective) && choices.allowsAlgorithm(collective, name),
+  ).map((algorithm) => ({
+    ...{ algorithm, protocol: 'Simple' as const, prediction: undefined },
+    obstacle: shared ? setUp?.(algorithm) : 'needs ranks that share memory',
+  }));
 }
 
-/** Why an algorithm cannot be taken; undefined when it can. */
-function obstacleTo(
-  algorithm: Algorithm,
-  { collective, choices, shared, ranks, ranksPerNode, op, setUp }: HostSelectionInput,
-): string | undefined {
+/** What is in the way of algorithms that lists leave, each once. */
+function hindrances(candidates: readonly HostCandidate[]): string[] {
+  const texts = candidates
+    .filter(({ obstacle }) => obstacle !== undefined && obstacle !== NOT_LISTED)
+    .map(({ algorithm, obstacle }) => `${algorithm} ${obstacle}`);
+  return [...new Set(texts)];
+}
+
+/** The choice among candidates that may run a call. */
+export function fastest(
+  able: readonly HostCandidate[],
+  { op, hasWideSum = false }: Partial<Pick<HostSelectionInput, 'op' | 'hasWideSum'>> = {},
+): HostCandidate | undefined {
+  const least = (among: readonly HostCandidate[]) =>
+    among.reduce<HostCandidate | undefined>(
+      (best, one) => (best === undefined || one.prediction!.time < best.prediction!.time ? one : best),
+      undefined,
+    );
+  const direct = least(able.filter(({ algorithm }) => isDirect(algorithm)));
+  const other = least(able.filter(({ algorithm }) => !isDirect(algorithm)));
+  if (direct === undefined || other === undefined) return direct ?? other;
+  if (hasWideSum && (op === 'sum' || op === 'avg')) return direct;
+  return other.prediction!.time < DIRECT_MARGIN * direct.prediction!.time ? other : direct;
+}
+
+/** Everything that has a program for the collective, in a fixed order. */
+export function candidatesOnHost(input: HostSelectionInput, collective: DataCollective): HostCandidate[] {
+  const { ranks, ranksPerNode, bytes, shared, model } = input;
+  const path = shared ? 'window' : 'socket';
+  return candidatesFor(collective).map((candidate) => {
+    const obstacle = obstacleTo(candidate, input);
+    const call = { collective, ranks, bytes, ranksPerNode };
+    const prediction = obstacle === undefined ? predictOnHost(model, candidate, call, path) : undefined;
+    return { ...candidate, prediction, obstacle };
+  });
+}
+
+/** Why a candidate cannot be taken; undefined when it can. */
+function obstacleTo({ algorithm, protocol }: Candidate, input: HostSelectionInput): string | undefined {
+  const { collective, choices, shared, ranks, ranksPerNode, op } = input;
   if (!choices.allowsAlgorithm(collective, algorithm)) return NOT_LISTED;
-  if (!supports(algorithm, collective)) return `does not do ${functionName(collective)}`;
   if (algorithm === 'PAT' && collective === 'reduceScatter' && op === 'avg') return 'does no averages';
   if (algorithm === 'Hierarchical' && ranksPerNode !== undefined) {
     if (ranks % Math.min(ranks, ranksPerNode) !== 0) {
@@ -115,49 +151,57 @@ function obstacleTo(
     }
   }
   if (algorithm !== 'Ring' && !shared) return 'needs ranks that share memory';
-  const able = protocolsOf(algorithm);
-  const allowed = choices.protocols(collective);
-  if (able.length > 1 && !able.some((protocol) => allowed.includes(protocol))) {
-    return `has ${able.join(' and ')} only`;
-  }
   if (isDirect(algorithm) && ranks > MAX_DIRECT_RANKS) return `needs at most ${MAX_DIRECT_RANKS} ranks`;
-  return setUp?.(algorithm);
+  // LL flags travel in the data, which only memory can show one by one: sockets take Simple, whatever is asked for.
+  if (!shared) return protocol === 'Simple' ? undefined : 'needs ranks that share memory';
+  return protocolObstacle({ algorithm, protocol }, input);
 }
 
 const NOT_LISTED = 'not in the list';
 
-/** Algorithms that were asked for and cannot be taken, with the reason. */
-const hindered = (obstacles: ReadonlyMap<Algorithm, string>): string[] =>
-  [...obstacles].filter(([, why]) => why !== NOT_LISTED).map(([name, why]) => `${name} ${why}`);
+function protocolObstacle({ algorithm, protocol }: Candidate, input: HostSelectionInput): string | undefined {
+  const { collective, choices } = input;
+  const allowed = choices.protocols(collective);
+  const able = protocolsOf(algorithm);
+  if (allowed.length >= 2) return undefined;
+  // Whoever asks by name for an algorithm with one protocol gets it, whatever the list of protocols says.
+  if (able.length === 1) {
+    return choices.anyAlgorithm(collective) ? 'has no protocol to choose' : undefined;
+  }
+  if (allowed.includes(protocol)) return undefined;
+  return able.some((one) => allowed.includes(one)) ? NOT_LISTED : `has ${able.join(' and ')} only`;
+}
+
+function reasonFor(chosen: HostCandidate, able: readonly HostCandidate[], input: HostSelectionInput): string {
+  if (able.length === 1) return `${chosen.algorithm} was asked for`;
+  const next = fastest(
+    able.filter((one) => one !== chosen),
+    input,
+  )!;
+  return (
+    `${timeText(chosen.prediction!.time)} predicted, ` +
+    `${timeText(next.prediction!.time)} with ${candidateName(next)}`
+  );
+}
 
 function noCandidate(
   { collective, choices }: HostSelectionInput,
-  obstacles: ReadonlyMap<Algorithm, string>,
+  candidates: readonly HostCandidate[],
 ): TuttiError {
   const set = [
     ...(choices.algorithm === undefined ? [] : [` NCCL_ALGO was set to ${choices.algorithm}.`]),
     ...(choices.protocol === undefined ? [] : [` NCCL_PROTO was set to ${choices.protocol}.`]),
   ].join('');
-  const asked = hindered(obstacles);
+  const unable = ALGORITHMS.filter(
+    (name) => !supports(name, collective) && choices.allowsAlgorithm(collective, name),
+  ).map((name) => `${name} does not do ${functionName(collective)}`);
+  const asked = [...hindrances(candidates), ...unable];
   const why = asked.length === 0 ? 'no name of the list has a program on host memory' : asked.join(', ');
   return new TuttiError(
     'invalidUsage',
     `No algorithm/protocol available for function ${functionName(collective)}:${set} ${why}; ` +
       'leave the variable or option out, or add Ring to it',
   );
-}
-
-/** LL while what a step moves is small, Simple beyond, unless a list says otherwise. */
-function withProtocol(input: HostSelectionInput, { algorithm, reason }: Unfinished): HostSelection {
-  const { collective, bytes, ranks, shared, choices } = input;
-  const able = protocolsOf(algorithm);
-  const allowed = choices.protocols(collective).filter((protocol) => able.includes(protocol));
-  const candidates = allowed.length > 0 ? allowed : able;
-  // LL flags travel in the data, which only memory can show one by one: sockets take Simple.
-  const small = bytes / ranks <= RING_LL_BYTES;
-  const wanted = shared && small ? 'LL' : 'Simple';
-  const protocol = !shared ? 'Simple' : candidates.includes(wanted) ? wanted : candidates[0]!;
-  return { algorithm, protocol, reason };
 }
 
 /** Elements of one one-shot round: what fits into a post (that of a reduce-scatter or an all-to-all holds a block per rank). */

@@ -14,8 +14,10 @@ import {
   type ReduceOp,
 } from '#src/kernel/element-types.js';
 import { sameBits } from '#src/kernel/numeric.js';
+import { connectedSetting } from '#src/planning/connected-algorithms.js';
 import { channelShares, type RingBuffers, ringChunkBytes } from '#src/planning/ring-plan.js';
-import { bufferElements, reference } from '../collectives/reference.js';
+import { patExpected } from '../collectives/pat-model.js';
+import { type Bits, bufferElements, reference } from '../collectives/reference.js';
 import { elementView, randomBits, readBits, writeBits } from './element-bits.js';
 import { random } from './random.js';
 
@@ -211,14 +213,48 @@ function describeCall(setting: Setting, call: RandomCall): string {
   return JSON.stringify({ ...call, ranks: setting.ranks, channels: setting.channels, ring: setting.ring });
 }
 
+/** What every rank must receive, in the order of operands of the algorithm that the communicator names. */
+function expectedOf(
+  comms: readonly Communicator[],
+  setting: Setting,
+  call: RandomCall,
+  sides: readonly Side[],
+  inputs: readonly Bits[],
+): readonly (Bits | null)[] {
+  const { type, op, root, collective, count } = call;
+  const { ranks, channels, buffers } = setting;
+  if (ranks === 1) return [inputs[0]!];
+  if (collective === 'reduce' || collective === 'allReduce' || collective === 'reduceScatter') {
+    const { send, recv } = sides[root]!;
+    const options = collective === 'reduce' ? { type, op, root } : { type, op };
+    const probe = comms[root]!.prepare[collective](send, recv, options);
+    const [algorithm] = probe.explanation.split(/[ :]/);
+    probe.release();
+    switch (algorithm) {
+      case 'Ring':
+        return reference({ collective, type, op, root, count, order: ringChunkOf(setting, call) }, inputs);
+      case 'PAT': {
+        const limits = { ranks, ranksPerNode: undefined, channels, ...buffers };
+        const pat = { collective: 'reduceScatter', type, op, count } as const;
+        return patExpected(connectedSetting('PAT', 'Simple', limits), pat, inputs);
+      }
+      case 'OneShot':
+      case 'TwoShot':
+        break;
+      default:
+        throw new Error(`no reference for ${algorithm}`);
+    }
+  }
+  return reference({ collective, type, op, root, count, order: 'direct' }, inputs);
+}
+
 /** Runs the call on all ranks and throws at the first difference. */
 export async function runCall(
   comms: readonly Communicator[],
   setting: Setting,
   call: RandomCall,
 ): Promise<void> {
-  const { collective, type, op, root, count, inPlace } = call;
-  const { ranks } = setting;
+  const { type, inPlace } = call;
   const next = random(call.salt);
   const sides = comms.map((comm) => makeSide(comm, setting, call));
   try {
@@ -229,9 +265,7 @@ export async function runCall(
     const before = sides.map(({ memory }) => memory.map((bytes) => bytes.slice()));
     await Promise.all(comms.map((comm, rank) => invoke(comm, call, sides[rank]!)));
 
-    const order = setting.ring === undefined || ranks === 1 ? 'direct' : ringChunkOf(setting, call);
-    const expected =
-      ranks === 1 ? [inputs[0]!] : reference({ collective, type, op, root, count, order }, inputs);
+    const expected = expectedOf(comms, setting, call, sides, inputs);
     expected.forEach((bits, rank) => {
       const { recv, memory } = sides[rank]!;
       if (bits !== null) {

@@ -8,12 +8,14 @@ import type { Algorithm } from '#src/collectives/registry.js';
 import type { RingProtocol } from '#src/collectives/ring.js';
 import { type Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
 import { ringChunkBytes } from '#src/planning/ring-plan.js';
-import { ONE_SHOT_BYTES } from '#src/tuning/host-selection.js';
 import { SEED } from './random.js';
 import { randomCall, runCall, type Setting } from './random-call.js';
 
 /** Small rings, so that a few thousand elements go round several times. */
 const BUFFERS = { llBytes: 8192, simpleBytes: 32768 };
+
+/** About where one-shots end, bytes. */
+const ONE_SHOT_BYTES = 512;
 
 /** Shares of a two-shot are cut at multiples of this, bytes. */
 const SHARE_GRAIN = 128;

@@ -4,25 +4,76 @@ import { describe, expect, it } from 'vitest';
 import type { Collective } from '#src/collectives/control-block.js';
 import { ALGORITHMS, isDirect, protocolsOf, supports } from '#src/collectives/registry.js';
 import { TuttiError } from '#src/errors/tutti-error.js';
+import { DATA_COLLECTIVES } from '#src/tuning/host/candidates.js';
+import { standardModel } from '#src/tuning/host/host-model.js';
 import { hostChoices } from '#src/tuning/host-choices.js';
-import { type HostSelectionInput, selectOnHost } from '#src/tuning/host-selection.js';
+import {
+  candidatesOnHost,
+  DIRECT_MARGIN,
+  type HostSelectionInput,
+  selectOnHost,
+} from '#src/tuning/host-selection.js';
 
 const COLLECTIVES: readonly Collective[] = ['broadcast', 'reduce', 'allGather', 'reduceScatter', 'allReduce'];
 
+/** Two cores: four ranks take turns. */
+const MODEL = standardModel(2);
+
 function select(algorithm?: string, protocol?: string, input: Partial<HostSelectionInput> = {}) {
   const choices = hostChoices({ algorithm, protocol });
-  const base = { collective: 'allReduce', op: 'sum', bytes: 1 << 20, ranks: 4, shared: true } as const;
+  const base = {
+    ...({ collective: 'allReduce', op: 'sum', bytes: 1 << 20, ranks: 4, shared: true } as const),
+    model: MODEL,
+  };
   const { algorithm: name, protocol: how } = selectOnHost({ ...base, ...input, choices });
   return isDirect(name) ? name : `${name} ${how}`;
 }
 
 describe('without lists', () => {
-  it('one-shot up to 512 bytes, two-shot beyond, rings without shared memory and with many ranks', () => {
-    expect(select(undefined, undefined, { bytes: 512 })).toBe('OneShot');
-    expect(select(undefined, undefined, { bytes: 513 })).toBe('TwoShot');
+  it('one-shot for few bytes and two-shot for many, later where ranks take turns on cores', () => {
+    expect(select(undefined, undefined, { bytes: 64 })).toBe('OneShot');
+    expect(select(undefined, undefined, { bytes: 1 << 20 })).toBe('TwoShot');
+    expect(select(undefined, undefined, { ranks: 2, bytes: 4096 })).toBe('TwoShot');
+    expect(select(undefined, undefined, { ranks: 4, bytes: 4096 })).toBe('OneShot');
+    expect(select(undefined, undefined, { ranks: 4, bytes: 4096, model: standardModel(4) })).toBe('TwoShot');
+  });
+
+  it('what needs no meeting of all for small reductions to a root, and nothing direct for many ranks', () => {
+    const reduce = { collective: 'reduce', bytes: 1024 } as const;
+    expect(select(undefined, undefined, reduce)).toBe('Ring Simple');
+    expect(select(undefined, undefined, { ...reduce, bytes: 1 << 24 })).toBe('TwoShot');
+    for (const bytes of [64, 1 << 24]) {
+      expect(select(undefined, undefined, { ranks: 65, bytes })).not.toMatch(/Shot/);
+    }
+  });
+
+  it('rings with Simple where memory is not shared, whatever protocol is asked for', () => {
     expect(select(undefined, undefined, { shared: false })).toBe('Ring Simple');
-    expect(select(undefined, undefined, { ranks: 65, bytes: 64 })).toBe('Ring LL');
-    expect(select(undefined, undefined, { ranks: 65, bytes: 1 << 24 })).toBe('Ring Simple');
+    expect(select(undefined, 'LL', { shared: false })).toBe('Ring Simple');
+  });
+
+  it('the fastest by its prediction, what is not direct only by a margin, with the times as the reason', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...DATA_COLLECTIVES),
+        fc.nat(1 << 26),
+        fc.integer({ min: 2, max: 64 }),
+        fc.integer({ min: 1, max: 64 }),
+        (collective, bytes, ranks, cores) => {
+          const choices = hostChoices({ algorithm: undefined, protocol: undefined });
+          const model = standardModel(cores);
+          const input = { collective, op: 'sum', bytes, ranks, shared: true, choices, model } as const;
+          const { algorithm, protocol, reason } = selectOnHost(input);
+          const candidates = candidatesOnHost(input, collective);
+          const chosen = candidates.find((one) => one.algorithm === algorithm && one.protocol === protocol)!;
+          for (const one of candidates) {
+            const margin = isDirect(algorithm) && !isDirect(one.algorithm) ? DIRECT_MARGIN : 1;
+            expect(one.prediction!.time).toBeGreaterThanOrEqual(chosen.prediction!.time * margin);
+          }
+          expect(reason).toMatch(/^[\d.]+ (us|ms|s) predicted, [\d.]+ (us|ms|s) with \w+/);
+        },
+      ),
+    );
   });
 });
 
@@ -32,13 +83,12 @@ describe('lists', () => {
     ['tree', 'll', 'Tree LL'],
     ['Ring', 'Simple', 'Ring Simple'],
     ['Ring,Tree', undefined, 'Ring Simple'],
-    ['^TwoShot', undefined, 'OneShot'],
+    ['^TwoShot', undefined, 'Ring Simple'],
     ['^OneShot,TwoShot', undefined, 'Ring Simple'],
     ['^OneShot,TwoShot,Ring', 'LL', 'Tree LL'],
     ['OneShot', 'LL', 'OneShot'],
     ['ring;allreduce:tree', undefined, 'Tree Simple'],
     ['allgather:ring', undefined, 'TwoShot'],
-    [undefined, 'LL', 'Ring LL'],
     [undefined, '^LL128', 'TwoShot'],
     [undefined, 'allgather:LL', 'TwoShot'],
     ['', '', 'TwoShot'],
@@ -50,6 +100,11 @@ describe('lists', () => {
     ['^Tree', undefined, 'TwoShot'],
   ])('NCCL_ALGO=%s NCCL_PROTO=%s takes %s', (algorithm, protocol, expected) => {
     expect(select(algorithm, protocol)).toBe(expected);
+  });
+
+  it('of protocols alone are for connections: nothing direct is left', () => {
+    expect(select(undefined, 'LL')).toMatch(/ LL$/);
+    expect(select(undefined, 'Simple')).toMatch(/ Simple$/);
   });
 
   it.each([
@@ -118,7 +173,7 @@ describe('lists', () => {
           const choices = hostChoices({ algorithm: names.join(','), protocol });
           let chosen: ReturnType<typeof selectOnHost>;
           try {
-            chosen = selectOnHost({ collective, op: 'sum', bytes, ranks, shared, choices });
+            chosen = selectOnHost({ collective, op: 'sum', bytes, ranks, shared, choices, model: MODEL });
           } catch (error) {
             expect(TuttiError.is(error) && error.code).toBe('invalidUsage');
             expect(collective).not.toBe('barrier');

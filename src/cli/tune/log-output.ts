@@ -7,8 +7,9 @@ import type { Environment } from '../../topology/settings.js';
 import { decisionLine, logTables } from '../../tuning/log-lines.js';
 import type { TunerPlugin } from '../../tuning/tuner.js';
 import { watchedCluster } from './cluster.js';
-import { sweepSizes, type TuneOptions } from './options.js';
+import type { TuneOptions } from './options.js';
 import { scenarioOf } from './scenario.js';
+import { sweepSizes } from './sweep-sizes.js';
 
 /**
  * Lines of rank 0 for all calls that the options ask about, each alone in its group.

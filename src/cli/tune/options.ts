@@ -26,6 +26,8 @@ import {
   wrong,
 } from '../topo/machine-options.js';
 import { functionsNamed } from './collective-names.js';
+import { type FitOptions, fitOptions, type HostOptions, hostOptions } from './host/options.js';
+import type { SweepOptions } from './sweep-sizes.js';
 import { type VerificationOptions, verificationOptions } from './verification.js';
 import { parseWhatIf, type WhatIf } from './what-if.js';
 
@@ -63,17 +65,16 @@ Instead of all this:
                         ever, bytes per link; for --coll, a message of --size (4K), --ranks N,N,... (2,3,4,8) ranks,
                         --ranks-per-node N (1); as a table or with --json
 
+Algorithms of tutti on host memory, which has a cost model of its own:
+  --host                what a communicator on this host chooses by size, and why, with all candidates for a --size;
+                        for --coll (alltoall too), --ranks N,N,... (2,4), --cores N, --sockets; --json
+  --fit                 measure this machine (a minute) and write the model's constants where communicators find them;
+                        --out FILE: elsewhere, --ranks N,N,...: with these numbers of ranks
+
   -h, --help            this text
 
 Exit status: 0, 1 if something cannot be described or decided, 2 for wrong use.
 `;
-
-/** Sizes of a sweep, bytes. */
-export interface SweepOptions {
-  readonly first: number;
-  readonly last: number;
-  readonly factor: number;
-}
 
 export interface TuneOptions extends MachineOptions {
   readonly functions: readonly NcclFunction[];
@@ -101,24 +102,52 @@ const MOST_SIZES = 10_000;
  *
  * @throws TuttiError invalidArgument naming the option, the value and what would be right
  */
-export function parseTuneOptions(args: readonly string[]): TuneOptions | VerificationOptions | 'help' {
+export function parseTuneOptions(
+  args: readonly string[],
+): TuneOptions | VerificationOptions | HostOptions | FitOptions | 'help' {
   const { values, positionals, tokens } = parse(args);
   if (values.help) return 'help';
   if (values.verify) {
     const known: readonly string[] = ['verify', 'coll', 'size', 'ranks', 'ranks-per-node', 'json'];
-    const other = Object.keys(values).find((name) => !known.includes(name));
-    if (other !== undefined || positionals.length > 0) {
-      throw wrong(
-        `--verify ${other === undefined ? positionals[0] : `--${other}`}: programs are proved for ranks on host memory, ` +
-          'whatever the machine; leave it out',
-      );
-    }
+    onlyWith(
+      '--verify',
+      'programs are proved for ranks on host memory, whatever the machine',
+      known,
+      values,
+      positionals,
+    );
     const bytes = values.size === undefined ? undefined : size('--size', values.size);
     return verificationOptions(functionsNamed(values.coll ?? 'each'), bytes, values);
   }
-  for (const name of ['ranks', 'ranks-per-node'] as const) {
-    if (values[name] !== undefined)
-      throw wrong(`--${name} ${values[name]}: belongs to --verify; leave it out or add that`);
+  if (values.fit) {
+    onlyWith('--fit', 'this machine is measured', ['fit', 'ranks', 'out'], values, positionals);
+    return fitOptions(values);
+  }
+  if (values.host) {
+    const known = [
+      'host',
+      'coll',
+      'size',
+      'sweep',
+      'begin',
+      'end',
+      'factor',
+      'ranks',
+      'cores',
+      'sockets',
+      'json',
+    ];
+    onlyWith('--host', 'ranks of one host are looked at', known, values, positionals);
+    refuseBoth(values);
+    const bytes = values.size === undefined ? undefined : size('--size', values.size);
+    return hostOptions(values, bytes, sweepOptions({ begin: '64', end: '64M', ...values }, '4'));
+  }
+  for (const [name, owners] of Object.entries(BELONGS)) {
+    const value = values[name as keyof typeof BELONGS];
+    if (value === undefined) continue;
+    throw wrong(
+      `--${name} ${value === true ? '' : `${value} `}belongs to ${owners}; leave it out or add that`,
+    );
   }
   const machines = machineOptions(values, tokens);
   checkNames(values, ['svg', 'tuner']);
@@ -127,10 +156,7 @@ export function parseTuneOptions(args: readonly string[]): TuneOptions | Verific
   if (values.svg === STANDARD && shown !== undefined) {
     throw wrong(`--svg - --${shown}: the standard output takes one of them; give the picture a file`);
   }
-  const sweeps = (['sweep', 'begin', 'end', 'factor'] as const).filter((name) => values[name] !== undefined);
-  if (values.size !== undefined && sweeps.length > 0) {
-    throw wrong(`--size --${sweeps[0]}: --size asks for one size, --${sweeps[0]} for many; give one of them`);
-  }
+  refuseBoth(values);
   if (values['ignore-broken-tuner'] && values.tuner === undefined) {
     throw wrong('--ignore-broken-tuner: there is no tuner to ignore; give one with --tuner FILE');
   }
@@ -154,19 +180,42 @@ export function parseTuneOptions(args: readonly string[]): TuneOptions | Verific
   };
 }
 
-/** Sizes of a sweep: from the first, each times the factor. */
-export function* sweepSizes({ first, last, factor }: SweepOptions): Generator<number> {
-  let bytes = first;
-  while (bytes <= last) {
-    yield Math.trunc(bytes);
-    bytes *= factor;
-  }
+/** Options that only go with another one. */
+const BELONGS = {
+  ranks: '--verify, --host or --fit',
+  'ranks-per-node': '--verify',
+  cores: '--host',
+  sockets: '--host',
+  out: '--fit',
+} as const;
+
+/** Refuses everything but the known options with one that needs no machine. */
+function onlyWith(
+  option: string,
+  why: string,
+  known: readonly string[],
+  values: Readonly<Record<string, unknown>>,
+  positionals: readonly string[],
+): void {
+  const other = Object.keys(values).find((name) => !known.includes(name));
+  if (other === undefined && positionals.length === 0) return;
+  throw wrong(`${option} ${other === undefined ? positionals[0] : `--${other}`}: ${why}; leave it out`);
 }
 
-function sweepOptions(values: { begin?: string; end?: string; factor?: string }): SweepOptions {
+/** One size or many, not both. */
+function refuseBoth(values: Readonly<Record<string, unknown>>): void {
+  const sweeps = (['sweep', 'begin', 'end', 'factor'] as const).filter((name) => values[name] !== undefined);
+  if (values.size === undefined || sweeps.length === 0) return;
+  throw wrong(`--size --${sweeps[0]}: --size asks for one size, --${sweeps[0]} for many; give one of them`);
+}
+
+function sweepOptions(
+  values: { begin?: string; end?: string; factor?: string },
+  usualFactor = '2',
+): SweepOptions {
   const first = size('-b', values.begin ?? '8');
   const last = size('-e', values.end ?? '4G');
-  const text = values.factor ?? '2';
+  const text = values.factor ?? usualFactor;
   const factor = /^\d+\.?\d*$|^\.\d+$/.test(text) ? Number(text) : Number.NaN;
   if (!(factor > 1)) throw wrong(`-f ${text}: a number above 1 is needed, such as 2`);
   if (last < first) {
@@ -244,6 +293,11 @@ function parse(args: readonly string[]) {
         verify: { type: 'boolean' },
         ranks: { type: 'string' },
         'ranks-per-node': { type: 'string' },
+        host: { type: 'boolean' },
+        fit: { type: 'boolean' },
+        cores: { type: 'string' },
+        sockets: { type: 'boolean' },
+        out: { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
     },

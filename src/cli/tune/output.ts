@@ -20,9 +20,10 @@ import { writeOutput } from '../topo/files.js';
 import { STANDARD } from '../topo/machine-options.js';
 import { isUnchanged, type WatchedCluster, watchedCluster } from './cluster.js';
 import { logOutput } from './log-output.js';
-import { sweepSizes, type TuneOptions } from './options.js';
+import type { TuneOptions } from './options.js';
 import { unreadText, variablesInEffect, watched } from './read-variables.js';
 import { type Scenario, scenarioOf } from './scenario.js';
+import { sweepSizes } from './sweep-sizes.js';
 import { loadTuner } from './tuner-file.js';
 import { environmentWith, type WhatIf } from './what-if.js';
 

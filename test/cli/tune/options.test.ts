@@ -1,6 +1,7 @@
 /** The command line of `tutti tune`: what it means, and what is refused with which words. */
 import { describe, expect, it, test } from 'vitest';
-import { parseTuneOptions, sweepSizes, type TuneOptions } from '#src/cli/tune/options.js';
+import { parseTuneOptions, type TuneOptions } from '#src/cli/tune/options.js';
+import { sweepSizes } from '#src/cli/tune/sweep-sizes.js';
 import { environmentWith, parseWhatIf } from '#src/cli/tune/what-if.js';
 
 const parse = (...args: string[]) => parseTuneOptions(args) as TuneOptions;

@@ -52,7 +52,7 @@ describe('tutti tune --verify', () => {
     [['--verify', '--size', '1G'], '--size 1 GB: programs are simulated; give 1 MB at most'],
     [['--verify', '--sweep'], '--verify --sweep: programs are proved for ranks on host memory'],
     [['--verify', 'a.xml'], '--verify a.xml: programs are proved'],
-    [['--ranks', '4'], '--ranks 4: belongs to --verify'],
+    [['--ranks', '4'], '--ranks 4 belongs to --verify'],
     [['--verify', '--ranks-per-node', '0'], '--ranks-per-node 0: give a whole number from 1 to 64'],
   ])('refuses %j', (args, message) => {
     expect(() => parseTuneOptions(args)).toThrow(message);

@@ -5,15 +5,19 @@
  * A sample is the mean time of one call in a loop between two barriers, on the rank that took longest. Calls are
  * prepared once and run on arrays of the heap, always the same ones. Ranks agree on everything that steers the loop.
  */
-import type { Collective } from '../../../collectives/control-block.js';
+import { isDirect } from '../../../collectives/registry.js';
 import { Communicator } from '../../../communicator/communicator.js';
 import type { PreparedOperation } from '../../../communicator/prepared-operation.js';
-import { type Candidate, candidateName, candidatesFor, onlyCandidate } from './candidates.js';
-
-export type MeasuredCollective = Exclude<Collective, 'barrier'>;
+import type { CommunicatorOptions } from '../../../communicator/settings.js';
+import {
+  type Candidate,
+  candidateName,
+  candidatesFor,
+  type DataCollective,
+} from '../../../tuning/host/candidates.js';
 
 export interface HostPlan {
-  readonly collectives: readonly MeasuredCollective[];
+  readonly collectives: readonly DataCollective[];
   /** Bytes of the larger of both arrays of a rank. */
   readonly sizes: readonly number[];
   readonly rounds: number;
@@ -27,7 +31,7 @@ export interface HostPlan {
 
 export interface HostSample {
   readonly ranks: number;
-  readonly collective: MeasuredCollective;
+  readonly collective: DataCollective;
   readonly bytes: number;
   readonly candidate: string;
   /** Microseconds per call, round by round. */
@@ -51,7 +55,7 @@ export async function measureAsRank(plan: HostPlan, report: (sample: HostSample)
     const candidates = new Map<string, Candidate>();
     for (const collective of plan.collectives) {
       for (const candidate of candidatesFor(collective)) {
-        if (plan.sockets === true && candidate.algorithm !== 'Ring') continue;
+        if (plan.sockets === true && candidateName(candidate) !== 'Ring Simple') continue;
         candidates.set(candidateName(candidate), candidate);
       }
     }
@@ -85,6 +89,14 @@ export async function measureAsRank(plan: HostPlan, report: (sample: HostSample)
     for (const communicator of communicators.values()) await communicator.close();
     await base.close();
   }
+}
+
+/** Options of a communicator that has no other choice. */
+function onlyCandidate({ algorithm, protocol }: Candidate): CommunicatorOptions {
+  const list = `${algorithm};alltoall:${algorithm}`;
+  return isDirect(algorithm)
+    ? { algorithm: list }
+    : { algorithm: list, protocol: `${protocol};alltoall:${protocol}` };
 }
 
 interface Contestant {
@@ -139,7 +151,7 @@ function measureCall(
 
 function prepare(
   communicator: Communicator,
-  collective: MeasuredCollective,
+  collective: DataCollective,
   bytes: number,
   send: Float32Array,
   recv: Float32Array,

@@ -1,0 +1,120 @@
+/**
+ * What each rank calls, by number, for its neighbours to compare: algorithms over connections do not meet, so without it
+ * ranks that call different things would send each other nonsense, or wait until their time limit.
+ *
+ * A rank numbers its operations and writes each into its control block as it begins, those that meet and the others into
+ * tables of their own. Whoever begins an operation over connections looks whether the ranks beside it have written one
+ * of the same number, and whoever begins one that meets, whether they have written one over connections. Nobody waits:
+ * of two ranks the one that comes second finds the first. If not all ranks call the same, two neighbours differ.
+ *
+ * An operation that meets compares by itself with all others like it, so its way stays short: some stores into lines
+ * that nobody reads meanwhile, and two loads of lines that do not change.
+ */
+
+import { CALL_ENTRIES, CallEntry, ControlBlock } from '../collectives/control-block.js';
+import { TuttiError } from '../errors/tutti-error.js';
+import { describeCall } from './diagnosis.js';
+import type { FailureState } from './failure-state.js';
+import type { Team } from './team.js';
+
+/** The words of a CallEntry. */
+const WORDS = CallEntry.size / 4;
+const NUMBER = CallEntry.fields.number.offset / 4;
+const SIGNATURE = CallEntry.fields.signature.offset / 4;
+const COUNT = CallEntry.fields.count.offset / 4;
+
+const tableOf = (area: number, name: 'meetings' | 'connected'): number =>
+  (area + ControlBlock.fields[name].offset) >>> 2;
+
+export class CallBoard {
+  readonly #team: Team;
+  readonly #failure: FailureState;
+  readonly #i32: Int32Array;
+  readonly #meetings: number;
+  readonly #connected: number;
+  /** Word of each neighbour's table of operations over connections; the own one where there is no neighbour. */
+  readonly #previous: number;
+  readonly #next: number;
+  readonly #neighbours: readonly number[];
+  /** Number of the latest operation, as it is in memory. */
+  #number = 0;
+
+  constructor(team: Team, failure: FailureState) {
+    const { rank, size, area, areas, shared } = team;
+    this.#team = team;
+    this.#failure = failure;
+    this.#i32 = team.device.i32;
+    this.#meetings = tableOf(area, 'meetings');
+    this.#connected = tableOf(area, 'connected');
+    const previous = (rank + size - 1) % size;
+    const next = (rank + 1) % size;
+    this.#neighbours = shared ? [...new Set([previous, next])].filter((peer) => peer !== rank) : [];
+    this.#previous = shared ? tableOf(areas[previous]!, 'connected') : this.#connected;
+    this.#next = shared ? tableOf(areas[next]!, 'connected') : this.#connected;
+  }
+
+  /** An operation begins in which the ranks meet. Throws where a neighbour has begun another one. */
+  meeting(signature: number, count: number): void {
+    const number = (this.#number + 1) | 0;
+    this.#number = number;
+    const at = (number & (CALL_ENTRIES - 1)) * WORDS;
+    const i32 = this.#i32;
+    this.#write(this.#meetings + at, signature, count);
+    i32[this.#meetings + at + NUMBER] = number;
+    if (i32[this.#previous + at + NUMBER] === number || i32[this.#next + at + NUMBER] === number) {
+      this.#compare(number, signature, count, ['connected']);
+    }
+  }
+
+  /** An operation over connections begins. Throws where a neighbour has begun another one. */
+  connected(signature: number, count: number): void {
+    const number = (this.#number + 1) | 0;
+    this.#number = number;
+    const at = this.#connected + (number & (CALL_ENTRIES - 1)) * WORDS;
+    this.#write(at, signature, count);
+    // First the own one is seen, then the others' are looked at: two ranks cannot miss each other.
+    Atomics.store(this.#i32, at + NUMBER, number);
+    this.#compare(number, signature, count, ['connected', 'meetings']);
+  }
+
+  #write(at: number, signature: number, count: number): void {
+    const i32 = this.#i32;
+    i32[at + SIGNATURE] = signature;
+    i32[at + COUNT] = count;
+    i32[at + COUNT + 1] = Math.floor(count / 2 ** 32);
+  }
+
+  /** Throws where a neighbour's operation of the number, in one of the tables, is another one. */
+  #compare(
+    number: number,
+    signature: number,
+    count: number,
+    tables: readonly ('meetings' | 'connected')[],
+  ): void {
+    const i32 = this.#i32;
+    const slot = (number & (CALL_ENTRIES - 1)) * WORDS;
+    for (const peer of this.#neighbours) {
+      for (const table of tables) {
+        const at = tableOf(this.#team.areas[peer]!, table) + slot;
+        if (Atomics.load(i32, at + NUMBER) !== number) continue;
+        const other = i32[at + SIGNATURE]! >>> 0;
+        const others = (i32[at + COUNT]! >>> 0) + i32[at + COUNT + 1]! * 2 ** 32;
+        if (other === signature && others === count) continue;
+        throw this.#mismatch(peer, describeCall(signature, count), describeCall(other, others));
+      }
+    }
+  }
+
+  #mismatch(peer: number, own: string, other: string): TuttiError {
+    const { rank } = this.#team;
+    return this.#failure.failWith(
+      new TuttiError(
+        'invalidUsage',
+        `the ranks do different things: rank ${rank} calls ${own}, rank ${peer} calls ${other}; ` +
+          'all ranks must make the same calls in the same order',
+        { rank: peer },
+      ),
+      { kind: 'mismatch', culprit: peer },
+    );
+  }
+}
