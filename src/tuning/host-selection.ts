@@ -173,7 +173,8 @@ function protocolObstacle({ algorithm, protocol }: Candidate, input: HostSelecti
 }
 
 function reasonFor(chosen: HostCandidate, able: readonly HostCandidate[], input: HostSelectionInput): string {
-  if (able.length === 1) return `${chosen.algorithm} was asked for`;
+  if (able.every(({ algorithm }) => algorithm === chosen.algorithm))
+    return `${chosen.algorithm} was asked for`;
   const next = fastest(
     able.filter((one) => one !== chosen),
     input,

@@ -144,10 +144,15 @@ describe('lists', () => {
     const input = { collective: 'allReduce', op: 'sum', bytes: 1 << 20, ranks: 4, shared: true } as const;
     const setUp = (name: string) => (name === 'NVLS' ? 'has no room' : undefined);
     const taken = (algorithm: string) =>
-      selectOnHost({ ...input, setUp, choices: hostChoices({ algorithm, protocol: undefined }) });
+      selectOnHost({
+        ...input,
+        model: MODEL,
+        setUp,
+        choices: hostChoices({ algorithm, protocol: undefined }),
+      });
     expect(taken('NVLS,Ring')).toMatchObject({
       algorithm: 'Ring',
-      reason: 'the ring was asked for; NVLS has no room',
+      reason: 'Ring was asked for; NVLS has no room',
     });
     expect(taken('NVLS,NVLSTree,TwoShot')).toMatchObject({ algorithm: 'NVLSTree' });
     expect(() => taken('NVLS')).toThrow('NCCL_ALGO was set to NVLS. NVLS has no room');
