@@ -70,7 +70,8 @@ export interface Control {
   allGather(bytes: Uint8Array, label: string): Promise<Uint8Array[]>;
   barrier(label: string): Promise<void>;
   onTrouble(listener: (trouble: Trouble, detail?: string) => void): void;
-  tell(trouble: Trouble): void;
+  /** `detail` is for ranks of the same process only. */
+  tell(trouble: Trouble, detail?: string): void;
 }
 
 /** Control of ranks that know of each other's leaving without asking. */
@@ -84,7 +85,7 @@ export interface LocalControl extends Control {
 /** The control of each of `size` ranks of this thread. Meetings fail after `timeoutMs` (0: never). */
 export function createLocalControls(size: number, timeoutMs: number): LocalControl[] {
   const meetings = new Map<string, Meeting>();
-  const listeners: ((trouble: Trouble) => void)[][] = Array.from({ length: size }, () => []);
+  const listeners: ((trouble: Trouble, detail?: string) => void)[][] = Array.from({ length: size }, () => []);
   let failure: TuttiError | undefined;
   const closed = new Set<number>();
 
@@ -112,7 +113,7 @@ export function createLocalControls(size: number, timeoutMs: number): LocalContr
       onTrouble: (listener) => {
         listeners[rank]!.push(listener);
       },
-      tell: (trouble) => {
+      tell: (trouble, detail) => {
         failure ??= new TuttiError(
           'remoteError',
           `rank ${trouble.culprit} has left the communicator (${trouble.kind})`,
@@ -121,7 +122,7 @@ export function createLocalControls(size: number, timeoutMs: number): LocalContr
         for (const meeting of meetings.values()) meeting.fail(failure);
         meetings.clear();
         listeners.forEach((list, other) => {
-          if (other !== rank) for (const listener of list) listener(trouble);
+          if (other !== rank) for (const listener of list) listener(trouble, detail);
         });
       },
       leave: () => {

@@ -15,6 +15,7 @@ import type { Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Buffer } from '../buffers.js';
 import { type CallOptions, type CheckedCollective, checkCallOf } from '../call-check.js';
+import { checkKnownOptions } from '../known-options.js';
 import { Completions } from './completions.js';
 import { CudaFailure } from './cuda-failure.js';
 import { CudaMemory, type DeviceAddress } from './cuda-memory.js';
@@ -27,7 +28,9 @@ import {
 } from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import { type ArrayClass, DeviceBuffer, describeDeviceBuffer } from './device-buffer.js';
+import { type GroupMember, isGroupOpen, joinGroup } from './group.js';
 import { LaunchQueue, type StreamHandle } from './launch-queue.js';
+import { type Message, MessageBatch } from './message-batch.js';
 import { PreparedKernel } from './prepared-kernel.js';
 import { RecordedGraph } from './recorded-graph.js';
 
@@ -85,6 +88,30 @@ interface Recording {
   error?: unknown;
 }
 
+/** In a group nobody has to await single messages: the group's promise tells of their errors. */
+function quiet(message: Promise<void>): Promise<void> {
+  if (isGroupOpen()) message.catch(() => {});
+  return message;
+}
+
+/** Messages that wait for the end of their group, and the promise of their calls. */
+class PendingMessages {
+  readonly list: Message[] = [];
+  stream: StreamHandle | undefined;
+  readonly done: Promise<void>;
+  resolve!: () => void;
+  reject!: (error: unknown) => void;
+
+  constructor() {
+    this.done = new Promise((resolve, reject) => {
+      this.resolve = resolve;
+      this.reject = reject;
+    });
+    // The group's promise tells of errors too.
+    this.done.catch(() => {});
+  }
+}
+
 /** Operations that are kept for calls that repeat. */
 const KEPT_OPERATIONS = 256;
 
@@ -106,7 +133,7 @@ function readArguments(
   };
 }
 
-export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promise<void>> {
+export class CudaCommunicator implements AsyncDisposable, GroupMember, CudaCollectives<Promise<void>> {
   readonly #team: CudaTeam;
   readonly #failure: CudaFailure;
   readonly #completions: Completions;
@@ -118,6 +145,8 @@ export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promis
   /** While a graph is recorded. */
   #recording: Recording | undefined;
   readonly #gate = { open: true };
+  /** Messages of the open group. */
+  #messages: PendingMessages | undefined;
   #closing: Promise<void> | undefined;
   /** Everything of this rank is done: what happens to the others is no trouble any more. */
   #leaving = false;
@@ -253,6 +282,90 @@ export class CudaCommunicator implements AsyncDisposable, CudaCollectives<Promis
     options?: RootOptions & StreamOption,
   ): Promise<void> {
     return this.#call('scatter', [send as unknown as DeviceBuffer | null, recv, options]);
+  }
+
+  /**
+   * Sends all elements of a buffer to rank `peer`, which receives as many bytes. Several sends and receives that
+   * depend on each other belong into one `group`. Sends of one pair of ranks are received in their order.
+   */
+  send(buffer: DeviceBuffer, peer: number, options?: StreamOption): Promise<void> {
+    return quiet(this.#message('send', buffer, peer, options));
+  }
+
+  /** Receives what rank `peer` sends. */
+  recv(buffer: DeviceBuffer, peer: number, options?: StreamOption): Promise<void> {
+    return quiet(this.#message('recv', buffer, peer, options));
+  }
+
+  async #message(
+    kind: Message['kind'],
+    buffer: DeviceBuffer,
+    peer: number,
+    options: StreamOption = {},
+  ): Promise<void> {
+    const message = this.#checkMessage(kind, buffer, peer, options);
+    this.#messages ??= new PendingMessages();
+    const pending = this.#messages;
+    pending.list.push(message);
+    pending.stream = options.stream;
+    if (!joinGroup(this)) await this.submitGroup();
+    else await pending.done;
+  }
+
+  #checkMessage(kind: Message['kind'], buffer: unknown, peer: number, options: StreamOption): Message {
+    this.#checkUsable(kind);
+    try {
+      checkKnownOptions(kind, options, ['stream']);
+      describeDeviceBuffer(kind, 'the buffer', buffer);
+      const own = buffer as DeviceBuffer;
+      this.#checkPlace(kind, 'the buffer', own);
+      if (!Number.isInteger(peer) || peer < 0 || peer >= this.size) {
+        throw new TuttiError(
+          'invalidArgument',
+          `${kind}: invalid peer ${String(peer)}; it must be a rank from 0 to ${this.size - 1}`,
+        );
+      }
+      this.#queue.streamOf(options.stream);
+      const pending = this.#messages;
+      if (pending !== undefined && pending.list.length > 0 && pending.stream !== options.stream) {
+        throw new TuttiError('invalidUsage', `${kind}: all messages of a group must be in the same stream`);
+      }
+      return { kind, peer, buffer: own };
+    } catch (error) {
+      if (!TuttiError.is(error)) throw error;
+      throw new TuttiError(error.code, error.message, { rank: this.rank, cause: error });
+    }
+  }
+
+  /** Not for users: see `group`. */
+  async submitGroup(): Promise<void> {
+    const pending = this.#messages;
+    this.#messages = undefined;
+    if (pending === undefined) return;
+    try {
+      const batch = new MessageBatch(this.#team, pending.list);
+      const stream = this.#queue.streamOf(pending.stream);
+      const launched = this.#queue.submit(batch, stream);
+      this.#recording?.works.push(batch);
+      if (launched !== undefined) await launched;
+      if (this.#recording === undefined) {
+        if (pending.stream !== undefined) this.#completions.launched(stream);
+        else await this.#completions.after(stream.handle, batch.name);
+      }
+      pending.resolve();
+    } catch (error) {
+      if (this.#recording !== undefined) this.#recording.error ??= error;
+      pending.reject(error);
+      throw error;
+    }
+  }
+
+  /** Not for users: see `group`. */
+  discardGroup(): void {
+    this.#messages?.reject(
+      new TuttiError('invalidUsage', 'the group was given up before its end', { rank: this.rank }),
+    );
+    this.#messages = undefined;
   }
 
   /** Checks and plans an operation once, to be run many times: the way to the lowest cost on the host. */

@@ -35,7 +35,7 @@ export class CudaFailure {
     if (this.#error !== undefined) return this.#error;
     this.#error = error;
     this.#team.raiseAbort(trouble ?? { kind: 'aborted', culprit: error.rank ?? this.#team.rank });
-    if (trouble !== undefined) this.#team.tell(trouble);
+    if (trouble !== undefined) this.#team.tell(trouble, error.message);
     this.#onFailure(error);
     return error;
   }

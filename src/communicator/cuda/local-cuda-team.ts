@@ -76,8 +76,8 @@ export function createLocalCudaTeams(
   devices: readonly CudaDevice[],
   { timeoutMs, programs, chunkBytes = CHUNK_BYTES }: LocalCudaTeamOptions,
 ): CudaTeam[] {
-  areaLayout(devices.length, programs.sizes);
   checkDevices(devices);
+  areaLayout(devices.length, programs.sizes);
   const size = devices.length;
   const ranks: RankResources[] = [];
   try {

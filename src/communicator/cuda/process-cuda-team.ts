@@ -154,7 +154,10 @@ export async function openCudaProcessTeam(
       else {
         left.set(peer, message.operations);
         for (const listener of departures) listener();
-        if (operations > message.operations) trouble({ kind: 'left', culprit: peer });
+        if (operations <= message.operations) return;
+        // It waits for our goodbye, which cannot come.
+        control.tell({ kind: 'left', culprit: peer });
+        trouble({ kind: 'left', culprit: peer });
       }
     };
     messages = await PeerMessages.connect(bootstrap, onMessage, (peer) =>

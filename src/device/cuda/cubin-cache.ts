@@ -35,6 +35,14 @@ export interface CubinKey {
   readonly capability: string;
 }
 
+function removeDraft(path: string): void {
+  try {
+    rmSync(path, { force: true });
+  } catch {
+    // The folder is none, or somebody else's: then there is no draft either.
+  }
+}
+
 export class CubinCache {
   readonly #folder: string | undefined;
 
@@ -73,7 +81,7 @@ export class CubinCache {
       writeFileSync(draft, Buffer.concat([MARK, sha256(cubin), cubin]), { flag: 'wx', mode: 0o600 });
       renameSync(draft, path);
     } catch {
-      rmSync(draft, { force: true });
+      removeDraft(draft);
     }
   }
 }

@@ -5,6 +5,7 @@ import { createUniqueId } from '#src/bootstrap/unique-id.js';
 import type { AreaSizes } from '#src/collectives/gpu/area.js';
 import type { GpuCall, GpuTeam } from '#src/collectives/gpu/call.js';
 import { launchOf } from '#src/collectives/gpu/launch.js';
+import { MESSAGE_FORM } from '#src/collectives/gpu/message-launch.js';
 import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
 import { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
 import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
@@ -12,11 +13,12 @@ import type { GpuPrograms } from '#src/communicator/cuda/gpu-programs.js';
 import { openCudaProcessTeam } from '#src/communicator/cuda/process-cuda-team.js';
 import { resolveSettings } from '#src/communicator/settings.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
+import { TuttiError } from '#src/errors/tutti-error.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
 import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
 
 const SIZES: AreaSizes = {
-  blocks: 3,
+  blocks: 12,
   llBlocks: 3,
   llBankBytes: 512,
   pairChannels: 2,
@@ -42,6 +44,15 @@ export function fakePrograms(driver: FakeDriver): GpuPrograms {
         SIZES,
       );
     },
+    messages: {
+      ...MESSAGE_FORM,
+      threads: 8,
+      unroll: 2,
+      mostLowLatency: 64,
+      smallGrain: 32,
+      largeGrain: 128,
+      sizes: SIZES,
+    },
     text: (launch) => {
       const name = launch.key.replace(/[^A-Za-z0-9]/g, '_');
       driver.programs.set(name, launch.build(interpreterTraits({ threads: 'many', unroll: 2 })));
@@ -53,10 +64,11 @@ export function fakePrograms(driver: FakeDriver): GpuPrograms {
 /** Communicators of ranks on these GPUs that take each other for processes. */
 export async function fakeProcesses(
   gpus: readonly number[],
-  options: FakeDriverOptions & { timeoutMs?: number } = {},
+  options: FakeDriverOptions & { timeoutMs?: number; fail?: FakeDriver['failures'] } = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, ...rest } = options;
+  const { timeoutMs = 5000, fail, ...rest } = options;
   const fake = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
+  for (const [name, failure] of fail ?? []) fake.failures.set(name, failure);
   const driver = new CudaDriver(fake);
   const settings = resolveSettings({ timeoutMs }, {});
   const programs = fakePrograms(fake);
@@ -100,4 +112,15 @@ export async function fakeGpus(
     await Promise.all(comms.map((comm) => comm.close()));
   });
   return { driver, cudaDriver, comms };
+}
+
+/** The code of the error that a promise ends with. */
+export async function codeOf(promise: Promise<unknown>): Promise<string> {
+  try {
+    await promise;
+  } catch (error) {
+    if (TuttiError.is(error)) return error.code;
+    throw error;
+  }
+  return 'none';
 }

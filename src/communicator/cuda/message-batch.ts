@@ -1,0 +1,79 @@
+/** Sends and receives of one rank that happen together. */
+import { type GpuMessage, gpuMessages, type MessageLaunch } from '../../collectives/gpu/message-launch.js';
+import { KernelLaunch } from '../../device/cuda/kernel-launch.js';
+import { TuttiError } from '../../errors/tutti-error.js';
+import type { PreparedWork } from './cuda-prepared.js';
+import type { CudaTeam } from './cuda-team.js';
+import type { DeviceBuffer } from './device-buffer.js';
+
+/** A send or a receive. */
+export interface Message {
+  readonly kind: 'send' | 'recv';
+  readonly peer: number;
+  readonly buffer: DeviceBuffer;
+}
+
+export class MessageBatch implements PreparedWork {
+  readonly name = 'send and recv';
+  /** Ranks differ in what they send and receive, so these are not counted among what all of them do. */
+  readonly operations = 0;
+  readonly #team: CudaTeam;
+  readonly #messages: readonly Message[];
+  readonly #launches: readonly MessageLaunch[];
+
+  /** Throws `invalidUsage` when what the rank sends itself does not match what it receives. */
+  constructor(team: CudaTeam, messages: readonly Message[]) {
+    this.#team = team;
+    this.#messages = messages;
+    // Names are known once peers have mapped the buffers; how messages are cut does not depend on them.
+    this.#launches = this.#plan(() => 0);
+  }
+
+  #plan(nameOf: (buffer: DeviceBuffer) => number | bigint): MessageLaunch[] {
+    const { programs, gpu, rank } = this.#team;
+    const list = this.#messages.map(({ kind, peer, buffer }): GpuMessage => {
+      const { byteLength: bytes, address } = buffer;
+      return { kind, peer, bytes, address, ...(kind === 'recv' ? { name: nameOf(buffer) } : {}) };
+    });
+    try {
+      return gpuMessages(gpu, rank, list, programs.messages);
+    } catch (error) {
+      if (!TuttiError.is(error)) throw error;
+      throw new TuttiError(error.code, error.message, { rank, cause: error });
+    }
+  }
+
+  get explanation(): string {
+    const { length } = this.#messages;
+    const blocks = this.#launches.reduce((sum, launch) => sum + launch.blocks, 0);
+    return `${length} ${length === 1 ? 'message' : 'messages'} in ${blocks} ${blocks === 1 ? 'block' : 'blocks'}`;
+  }
+
+  get isLoaded(): boolean {
+    return this.#launches.every(({ key }) => this.#team.kernels.has(key));
+  }
+
+  load(): void {
+    const { kernels, programs, device } = this.#team;
+    for (const launch of this.#launches) kernels.kernel(launch.key, () => programs.text(launch, device));
+  }
+
+  launch(stream: number): void {
+    this.load();
+    const { device, kernels, programs, words, areas, maps, overlaps } = this.#team;
+    const plan = this.#plan((buffer) => this.#team.nameOf(buffer, buffer.address));
+    for (const launch of plan) {
+      const { key: name, blocks, threads, compile } = launch;
+      const fn = kernels.kernel(name, () => programs.text(launch, device));
+      const { descriptorBytes } = compile;
+      const overlap = launch.overlap && overlaps;
+      const kernel = new KernelLaunch(device, { name, fn, blocks, threads, descriptorBytes, overlap }, words);
+      launch.write(kernel.descriptor, 0, areas, maps);
+      kernel.launch(stream);
+    }
+  }
+
+  uses(buffer: DeviceBuffer): boolean {
+    return this.#messages.some((message) => message.buffer.allocation === buffer.allocation);
+  }
+}

@@ -1,0 +1,240 @@
+/** Bad input and faults of communicators on GPUs: clear errors, nobody hangs, everything is given back. */
+import { describe, expect, it } from 'vitest';
+import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
+import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
+import { CUDA } from '#src/device/cuda/cuda-error.js';
+import { CudaDriver } from '#src/device/cuda/driver.js';
+import { TuttiError } from '#src/errors/tutti-error.js';
+import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
+import { codeOf, fakeGpus, fakeProcesses, fakePrograms } from './fake-gpus.js';
+
+/** The error that a promise ends with. */
+async function errorOf(promise: Promise<unknown>): Promise<TuttiError> {
+  const error = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!TuttiError.is(error)) throw new Error('no TuttiError', { cause: error });
+  return error;
+}
+
+function open(gpus: readonly number[], options: FakeDriverOptions = {}) {
+  const driver = new FakeDriver({ ranks: gpus.length, ...options });
+  const made = createLocalCudaCommunicators(
+    gpus.map((gpu) => cuda(gpu)),
+    { timeoutMs: 2000, driver: new CudaDriver(driver), programs: fakePrograms(driver), chunkBytes: 65536 },
+  );
+  return { driver, made };
+}
+
+describe('opening', () => {
+  it('refuses GPUs that are not there, too many ranks, and GPUs that do not reach each other', async () => {
+    expect((await errorOf(open([0, 1]).made)).message).toContain(
+      'there is no GPU 1; the driver sees one GPU, 0',
+    );
+    expect((await errorOf(open(new Array(9).fill(0)).made)).message).toMatch(/9 ranks on GPU 0 .* at most 8/);
+    const apart = open([0, 1], { gpus: 2, access: (a, b) => a === b });
+    const error = await errorOf(apart.made);
+    expect([error.code, error.message]).toEqual([
+      'invalidUsage',
+      expect.stringContaining('GPU 0 (Fake GPU) cannot reach the memory of GPU 1 (Fake GPU)'),
+    ]);
+    expect(apart.driver.leaks).toEqual([]);
+    expect(() => cuda(-1)).toThrow('cuda(-1)');
+    expect(await codeOf(createLocalCudaCommunicators([], { timeoutMs: 1 }))).toBe('invalidArgument');
+  });
+
+  it('gives everything back when any step fails', async () => {
+    const steps = [
+      'cuDevicePrimaryCtxRetain',
+      'cuMemHostAlloc',
+      'cuMemAlloc',
+      'cuMemsetD8Async',
+      'cuStreamCreate',
+      'cuStreamSynchronize',
+      'cuCtxEnablePeerAccess',
+    ] as const;
+    for (const step of steps) {
+      for (const after of [0, 1]) {
+        const driver = new FakeDriver({ gpus: 2, ranks: 2 });
+        driver.failures.set(step, { code: CUDA.outOfMemory, after });
+        const error = await errorOf(
+          createLocalCudaCommunicators([cuda(0), cuda(1)], {
+            timeoutMs: 2000,
+            driver: new CudaDriver(driver),
+            programs: fakePrograms(driver),
+          }),
+        );
+        expect(error.message, step).toContain('CUDA_ERROR_OUT_OF_MEMORY');
+        expect(driver.leaks, `${step} after ${after}`).toEqual([]);
+      }
+    }
+  });
+});
+
+describe('calls', () => {
+  it('refuse memory of the host, of another GPU, and what was given back', async () => {
+    const { comms } = await fakeGpus([0, 1]);
+    const [a, b] = comms;
+    const own = a!.alloc(Float32Array, 8);
+    const other = b!.alloc(Float32Array, 8);
+    const host = await errorOf(a!.allReduce(new Float32Array(8) as never, own));
+    expect(host.message).toMatch(
+      /send must be memory of the GPU, not a Float32Array, which lies in memory of the host/,
+    );
+    expect((await errorOf(a!.allReduce(own, other))).message).toContain(
+      'recv is memory of GPU 1, but rank 0 works on GPU 0',
+    );
+    expect((await errorOf(a!.allReduce(own, a!.alloc(Float32Array, 9)))).message).toContain('8 are due');
+    expect((await errorOf(a!.allReduce(own, own, { stream: 12345 }))).message).toContain('stream 12345');
+    own.free();
+    expect(own.subarray(1).freed).toBe(true);
+    expect(await codeOf(a!.allReduce(own, own))).toBe('invalidUsage');
+    expect(() => own.free()).toThrow('free already');
+    expect(() => a!.alloc(Array as never, 3)).toThrow('not a typed-array class');
+    expect(() => a!.alloc(Float32Array, -1)).toThrow('invalid length');
+    // None of these was a call.
+    const fresh = comms.map((comm) => comm.alloc(Int32Array, 5));
+    await Promise.all(comms.map((comm, rank) => comm.allReduce(fresh[rank]!, fresh[rank]!)));
+  });
+
+  it('take pointers of other libraries, and refuse those that are none', async () => {
+    const { comms, driver } = await fakeGpus([0, 1]);
+    const [a] = comms;
+    const memory = a!.alloc(Float32Array, 100);
+    const wrapped = a!.wrap(BigInt(memory.address) + 40n, Float32Array, 10);
+    await wrapped.copyFrom(new Float32Array(10).fill(3));
+    expect([...(await memory.read()).subarray(9, 21)]).toEqual([0, ...new Array(10).fill(3), 0]);
+    wrapped.free();
+    expect(memory.freed).toBe(false);
+    const out: [number] = [0];
+    driver.cuMemHostAlloc(out, 4096);
+    expect(() => a!.wrap(out[0], Float32Array, 1)).toThrow(/memory of the host; a device pointer is due/);
+    driver.cuMemFreeHost(out[0]);
+    expect(() => a!.wrap(memory.address + 1, Float32Array, 1)).toThrow('not a multiple of the 4 bytes');
+    expect(() => a!.wrap(memory.address, Uint8Array, 1e9)).toThrow('more than the');
+    expect(() => a!.wrap(comms[1]!.alloc(Int8Array, 1).address, Int8Array, 1)).toThrow(
+      'the pointer is memory of GPU 1, but rank 0 works on GPU 0',
+    );
+    expect(() => a!.wrap(Number.NaN, Int8Array, 1)).toThrow('no address');
+  });
+
+  it('end with the time limit when a rank does not come, at that rank too', async () => {
+    const { comms } = await fakeGpus([0, 0, 0], { timeoutMs: 150 });
+    const buffers = comms.map((comm) => comm.alloc(Float32Array, 10));
+    const begin = Date.now();
+    const ends = await Promise.all(
+      [0, 1].map((rank) => errorOf(comms[rank]!.allReduce(buffers[rank]!, buffers[rank]!))),
+    );
+    expect(Date.now() - begin).toBeLessThan(2000);
+    expect(ends.map(({ code }) => code).sort()).toEqual(['remoteError', 'timeout']);
+    expect(await codeOf(comms[2]!.allReduce(buffers[2]!, buffers[2]!))).toBe('remoteError');
+    expect(await codeOf(comms[2]!.barrier())).toBe('remoteError');
+  });
+
+  it('without a promise end with the time limit too', async () => {
+    const { comms, driver } = await fakeGpus([0, 0], { timeoutMs: 100 });
+    const buffer = comms[0]!.alloc(Float32Array, 10);
+    const prepared = comms[0]!.prepare.allReduce(buffer, buffer);
+    prepared.run();
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(() => prepared.run()).toThrow('not done after 100 ms');
+    await Promise.all(comms.map((comm) => comm.close()));
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it('end when a rank aborts or closes, and the kernels with them', async () => {
+    for (const leave of ['abort', 'close'] as const) {
+      const { comms, driver } = await fakeGpus([0, 0]);
+      const [a, b] = comms;
+      const buffer = a!.alloc(Float32Array, 10);
+      const waiting = errorOf(a!.allReduce(buffer, buffer));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      if (leave === 'abort') b!.abort('enough');
+      else await b!.close();
+      const error = await waiting;
+      expect([error.code, error.rank]).toEqual(['remoteError', 1]);
+      await Promise.all(comms.map((comm) => comm.close()));
+      expect(driver.leaks).toEqual([]);
+      expect(await codeOf(a!.allReduce(buffer, buffer))).toBe('remoteError');
+    }
+  });
+
+  it('report that the GPU broke down, to all ranks', async () => {
+    const { comms, driver } = await fakeGpus([0, 1]);
+    const buffers = comms.map((comm) => comm.alloc(Float32Array, 10));
+    await Promise.all(comms.map((comm) => comm.synchronize()));
+    driver.failures.set('cuEventQuery', { code: 700 });
+    const ends = await Promise.all(
+      comms.map((comm, rank) => errorOf(comm.allReduce(buffers[rank]!, buffers[rank]!))),
+    );
+    expect(ends.some(({ message }) => message.includes('CUDA error 700'))).toBe(true);
+    driver.failures.clear();
+  });
+
+  it('report that memory is missing, and go on', async () => {
+    const { comms } = await fakeGpus([0, 0], { memory: 400_000 });
+    const [a] = comms;
+    expect(() => a!.alloc(Float32Array, 200_000)).toThrow(
+      /^alloc: cannot allocate .* CUDA_ERROR_OUT_OF_MEMORY/,
+    );
+    await Promise.all(
+      comms.map((comm) => comm.allReduce(comm.alloc(Int8Array, 4), comm.alloc(Int8Array, 4))),
+    );
+  });
+});
+
+describe('prepared operations and graphs', () => {
+  it('say why they cannot run any more', async () => {
+    const { comms } = await fakeGpus([0]);
+    const [comm] = comms;
+    const buffer = comm!.alloc(Float32Array, 10);
+    const other = comm!.alloc(Float32Array, 10);
+    const prepared = comm!.prepare.allReduce(buffer, other);
+    const graph = comm!.capture(() => void comm!.allReduce(buffer, other));
+    expect(graph.explanation).toBe('a graph of 1 call');
+    await graph.start();
+    prepared.run();
+    buffer.free();
+    expect(() => prepared.run()).toThrow('a buffer that it works on was given back; prepare it again');
+    expect(await codeOf(graph.start())).toBe('invalidUsage');
+    const released = comm!.prepare.broadcast(other);
+    released.release();
+    expect(() => released.run()).toThrow('was released');
+  });
+
+  it('refuse a bad call in a graph, and nothing stays recorded', async () => {
+    const { comms } = await fakeGpus([0, 0]);
+    const [comm] = comms;
+    const buffer = comm!.alloc(Float32Array, 10);
+    await comm!.synchronize();
+    expect(() => comm!.capture(() => void comm!.allReduce(buffer, null as never))).toThrow('recv must be');
+    expect(() => comm!.capture(() => void comm!.capture(() => {}))).toThrow('being recorded already');
+    const graphs = comms.map((one) => {
+      const own = one.alloc(Int32Array, 4);
+      return one.capture(() => void one.allReduce(own, own));
+    });
+    await Promise.all(graphs.map((graph) => graph.start()));
+  });
+});
+
+describe('processes', () => {
+  it('are all told what one of them met while it opened', async () => {
+    for (const step of ['cuMemAlloc', 'cuIpcOpenMemHandle'] as const) {
+      const opened = fakeProcesses([0, 1], { fail: new Map([[step, { code: CUDA.outOfMemory }]]) });
+      expect((await errorOf(opened)).message).toMatch(/^rank \d: .*CUDA_ERROR_OUT_OF_MEMORY/);
+    }
+  });
+
+  it('end when one leaves that others wait for', async () => {
+    const { comms, driver } = await fakeProcesses([0, 0]);
+    const [a, b] = comms;
+    const buffer = a!.alloc(Float32Array, 10);
+    const waiting = errorOf(a!.allReduce(buffer, buffer));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    await b!.close();
+    expect((await waiting).code).toBe('remoteError');
+    await a!.close();
+    expect(driver.leaks).toEqual([]);
+  });
+});

@@ -1,0 +1,60 @@
+/** Sends and receives between ranks on GPUs of a fake driver. */
+import { describe, expect, it } from 'vitest';
+import { group } from '#src/index.js';
+import { randomFrom } from '../../gpu/random.mjs';
+import { codeOf, fakeGpus, fakeProcesses } from './fake-gpus.js';
+
+describe.each([
+  ['ranks of one process', fakeGpus],
+  ['processes', fakeProcesses],
+] as const)('%s', (_, open) => {
+  it('send to each other in a group, every rank first', async () => {
+    const { comms } = await open([0, 1, 1]);
+    const random = randomFrom(11);
+    const size = comms.length;
+    for (let round = 0; round < 4; round++) {
+      const lengths = comms.map(() => comms.map(() => random.size(200)));
+      const from = (rank: number, peer: number) =>
+        Int32Array.from({ length: lengths[rank]![peer]! }, (_, i) => 10_000 * rank + 1000 * peer + i + round);
+      const sends = comms.map((comm, rank) =>
+        comms.map((_, peer) => comm.alloc(Int32Array, lengths[rank]![peer]!)),
+      );
+      const recvs = comms.map((comm, rank) =>
+        comms.map((_, peer) => comm.alloc(Int32Array, lengths[peer]![rank]!)),
+      );
+      await Promise.all(sends.flatMap((list, rank) => list.map((b, peer) => b.copyFrom(from(rank, peer)))));
+      await group(() => {
+        comms.forEach((comm, rank) => {
+          for (let peer = 0; peer < size; peer++) {
+            void comm.send(sends[rank]![peer]!, peer);
+            void comm.recv(recvs[rank]![peer]!, peer);
+          }
+        });
+      });
+      for (let rank = 0; rank < size; rank++) {
+        for (let peer = 0; peer < size; peer++) {
+          expect(await recvs[rank]![peer]!.read()).toEqual(from(peer, rank));
+        }
+      }
+    }
+  });
+
+  it('send and receive one by one', async () => {
+    const { comms } = await open([0, 1]);
+    const [a, b] = comms.map((comm) => comm.alloc(Float64Array, 50));
+    await a!.copyFrom(Float64Array.from({ length: 50 }, (_, i) => i / 3));
+    await Promise.all([comms[0]!.send(a!, 1), comms[1]!.recv(b!, 0)]);
+    expect(await b!.read()).toEqual(await a!.read());
+  });
+});
+
+it('refuses wrong peers, ordinary arrays and asynchronous groups', async () => {
+  const { comms } = await fakeGpus([0, 0]);
+  const [comm] = comms;
+  const buffer = comm!.alloc(Float32Array, 4);
+  expect(await codeOf(comm!.send(buffer, 2))).toBe('invalidArgument');
+  expect(await codeOf(comm!.recv(new Float32Array(4) as never, 1))).toBe('invalidArgument');
+  expect(await codeOf(group((async () => {}) as () => void))).toBe('invalidUsage');
+  expect(await codeOf(comm!.send(buffer, 0))).toBe('invalidUsage');
+  await Promise.all(comms.map((one) => one.allReduce(one.alloc(Int8Array, 3), one.alloc(Int8Array, 3))));
+});
