@@ -76,6 +76,10 @@ for (const gpus of TEAMS) {
       }
     });
 
+    it('pass messages in a ring', { timeout: 90_000 }, async () => {
+      for (const end of await start(gpus, 'ring')) assert.deepEqual(end.last?.result, [], end.errors);
+    });
+
     it('go on when one takes memory while others wait for it in a kernel', { timeout: 90_000 }, async () => {
       for (const end of await start(gpus, 'allocateLate')) {
         assert.deepEqual(end.last?.result, { late: 'done' }, end.errors);

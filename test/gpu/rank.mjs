@@ -2,7 +2,7 @@
  * One rank as a process, for the tests of several processes: joins, does what its first argument says, reports in one
  * line of JSON. Environment: what the launcher sets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and GPU.
  */
-import { Communicator, cuda } from '#src/index.js';
+import { Communicator, cuda, group } from '#src/index.js';
 import { checkRank, describe, prepareRank, randomCase, ways } from './cases.mjs';
 import { randomFrom } from './random.mjs';
 import { bitsOf } from './reference.mjs';
@@ -73,6 +73,26 @@ async function stayAway(comm) {
   }
 }
 
+/** A ring of messages, with buffers of `alloc` and of a wrapped pointer. */
+async function ring(comm) {
+  const next = (comm.rank + 1) % comm.size;
+  const previous = (comm.rank + comm.size - 1) % comm.size;
+  const wrong = [];
+  for (const length of [1, 1000, 1_000_000]) {
+    const send = comm.alloc(Float32Array, length);
+    const memory = comm.alloc(Float32Array, length);
+    const recv = comm.wrap(memory.address, Float32Array, length);
+    await send.copyFrom(new Float32Array(length).fill(comm.rank + length));
+    await group(() => {
+      void comm.send(send, next);
+      void comm.recv(recv, previous);
+    });
+    const found = await memory.read();
+    if (found.some((value) => value !== previous + length)) wrong.push(`length ${length}: ${found[0]}`);
+  }
+  return wrong;
+}
+
 /** Unequal progress: the last rank takes new memory while the others wait for it in a kernel. */
 async function allocateLate(comm) {
   const a = comm.alloc(Float32Array, 1000);
@@ -93,7 +113,7 @@ const comm = await Communicator.fromEnv({
   device: cuda(Number(process.env.GPU ?? 0)),
   timeoutMs: Number(process.env.TIMEOUT_MS ?? 15_000),
 });
-const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate };
+const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate, ring };
 const begin = performance.now();
 const result = await tasks[task](comm);
 await comm.close();

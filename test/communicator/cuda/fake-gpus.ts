@@ -22,7 +22,7 @@ const SIZES: AreaSizes = {
   llBlocks: 3,
   llBankBytes: 512,
   pairChannels: 2,
-  pairBankBytes: 64,
+  pairBankBytes: 256,
   stageBytes: 6144,
 };
 
