@@ -22,8 +22,13 @@ import * as packets from './packets.js';
 import * as scalars from './scalars.js';
 import { bitType, classOf, literal, registersFor, type Words, word } from './values.js';
 
-/** Polls of a wait between two looks at the abort word, a power of two: a poll takes about 0.5 us. */
-const POLLS_PER_ABORT_CHECK = 512;
+/**
+ * Polls of a wait between two looks at the abort word, a power of two: a poll takes about 0.5 us, so some 20 ms. A look
+ * goes to the host, and a GPU gets about 30 of them answered in a microsecond: when all threads of a large launch look,
+ * they are delayed by up to a millisecond. If that were as long as the time between looks, the other ranks would come
+ * to look as well while they wait for these, and so on without end (seen with 512 polls: 300 us in place of 3).
+ */
+const POLLS_PER_ABORT_CHECK = 32768;
 
 /** Polls after which a wait sleeps between polls: about 2 ms, more than any operation that is on its way takes. */
 const POLLS_BEFORE_SLEEP = 4096;
