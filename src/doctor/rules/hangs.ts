@@ -87,6 +87,32 @@ function exceptionFinding(job: Job, event: Exception): Finding {
   };
 }
 
+/** Processes that RAS misses and does not call dead: they may be frozen, or not there yet. */
+function silentInRas(job: Job): Finding[] {
+  return job.ras.flatMap(({ dead, communicators }): Finding[] =>
+    dead.length > 0
+      ? []
+      : communicators.flatMap(({ hash, missing }) =>
+          (missing?.ranks ?? []).map((rank): Finding => {
+            const who = `rank ${rank.rank}${rank.pid === undefined ? '' : ` (process ${rank.pid} on ${rank.host})`}`;
+            return {
+              severity: 'error',
+              confidence: 'likely',
+              text: `${who} gives RAS no data about its communicator: it ended, or is frozen`,
+              culprit: {
+                rank: rank.rank,
+                ...(rank.pid === undefined ? {} : { pid: rank.pid, host: rank.host }),
+                comm: hash,
+              },
+              evidence: distinctPlaces([missing!.at, rank.at]),
+              repair: `See whether ${who} still runs, and take its stack (py-spy, gdb); ask RAS again after a minute.`,
+              workaround: null,
+            };
+          }),
+        ),
+  );
+}
+
 function deathsInRas(job: Job): Finding[] {
   return job.ras.flatMap((report): Finding[] =>
     report.dead.map((process) => {
@@ -126,7 +152,42 @@ export const rankDied: Rule = {
     ),
   ],
   references: ['PyTorch: ProcessGroupNCCL watchdog', 'NCCL user guide: RAS'],
-  find: (job) => [...deathsInRas(job), ...deathsInLogs(job)],
+  find: (job) => [...deathsInRas(job), ...silentInRas(job), ...deathsInLogs(job)],
+};
+
+export const rasError: Rule = {
+  id: 'ras-error',
+  looksFor: 'communicators in which RAS saw errors of initialisation or asynchronous errors',
+  example: [
+    example(
+      'ncclras.txt',
+      'NCCL version 2.28.9 compiled with CUDA 13.0',
+      '#0-0 (7d20c4be5f91a386) ERROR',
+      '  Asynchronous errors on 2 ranks',
+    ),
+  ],
+  references: ['NCCL user guide: RAS'],
+  explainedBy: ['rank-died', 'xid', 'ib-port-flap'],
+  find: (job) =>
+    job.ras.flatMap(({ communicators }) =>
+      communicators.flatMap(({ hash, errors }): Finding[] =>
+        errors.length === 0
+          ? []
+          : [
+              {
+                severity: 'error',
+                confidence: 'likely',
+                text: `communicator ${hash}: ${errors[0]!.text}`,
+                culprit: { comm: hash },
+                evidence: some(errors.map(({ at }) => at)),
+                repair:
+                  'Look for the first warning (NCCL WARN) in the logs of the ranks with errors; abort the communicator on all ranks and make a new one.',
+                workaround: null,
+                why: 'operations fail when a rank or a link is gone',
+              },
+            ],
+      ),
+    ),
 };
 
 export const rasTimeout: Rule = {

@@ -71,12 +71,21 @@ export function listed(names: readonly (string | number)[], limit = 6): string {
 /** Ranks of a run that share no host with others: the run spans several hosts. */
 export const spansHosts = (run: BenchRun): boolean => hostsOfRun(run).length > 1;
 
-/** A communicator has started on a process and is not complete. */
+/**
+ * Communicators that a process waits for: started, and nothing that comes after all ranks have met, such as the number
+ * of nodes, a call, or the end.
+ */
 export function waitingMembers(job: Job) {
   return job.processes.flatMap((process) =>
     process.members
       .filter(
-        (one) => one.started !== undefined && one.completed === undefined && one.abortStarted === undefined,
+        ({ started, completed, nodes, lastCall, abortStarted, destroyed }) =>
+          started !== undefined &&
+          !completed &&
+          nodes === undefined &&
+          !lastCall &&
+          !abortStarted &&
+          !destroyed,
       )
       .map((member) => ({ process, member })),
   );

@@ -48,6 +48,7 @@ import {
   rankBehind,
   rankDied,
   ranksBehind,
+  rasError,
   rasTimeout,
   watchdogTimeout,
 } from './hangs.js';
@@ -151,6 +152,7 @@ export const RULES: readonly Rule[] = [
   initWaiting,
   collectiveHang,
   watchdogTimeout,
+  rasError,
   rasTimeout,
   benchCliff,
   busbwLow,
