@@ -4,7 +4,8 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { parseArguments } from '../parse-arguments.js';
 
-export const DOCTOR_USAGE = `Usage: tutti doctor FILE... | FOLDER [--json]
+export const DOCTOR_USAGE = `Usage: tutti doctor FILE... | FOLDER [--json] [--numbers]
+       tutti doctor --live [HOST ...] [--json]
 
 Says what is wrong with a job of NCCL, on which evidence, and what repairs it, from the files that are at hand: logs
 (NCCL_DEBUG=INFO) of any ranks, tables or JSON of nccl-tests, RAS status, dumps of flight recorders (JSON), topology and
@@ -13,6 +14,8 @@ sysctl, ulimit, lsmod, dmesg, ib_write_bw. The kind of a file is recognised by i
 
   --json     verdicts, expected numbers and the model of the job as JSON
   --numbers  beside each measured size, what NCCL expected of it (tuning tables in the log, or a topology file)
+  --live     checks this machine instead of files (shared memory, limits, ports, interfaces, adapters, cores), and
+             whether other hosts can be reached; nothing is changed
   --help     this text
 
 Exit status: 0 healthy, 1 findings, 2 unreadable input or wrong use.
@@ -22,6 +25,8 @@ export interface DoctorOptions {
   readonly paths: readonly string[];
   readonly json: boolean;
   readonly numbers: boolean;
+  /** Check this machine; `paths` are then hosts. */
+  readonly live: boolean;
 }
 
 /** Parses the arguments after `doctor`. Throws `invalidArgument`. */
@@ -33,17 +38,18 @@ export function parseDoctorOptions(argv: readonly string[]): DoctorOptions | 'he
       options: {
         json: { type: 'boolean', default: false },
         numbers: { type: 'boolean', default: false },
+        live: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
       },
     },
     'doctor',
   );
   if (values.help) return 'help';
-  if (positionals.length === 0) {
+  if (positionals.length === 0 && !values.live) {
     throw new TuttiError(
       'invalidArgument',
       "name the files or the folder to look at; see 'tutti doctor --help'",
     );
   }
-  return { paths: positionals, json: values.json, numbers: values.numbers };
+  return { paths: positionals, json: values.json, numbers: values.numbers, live: values.live };
 }

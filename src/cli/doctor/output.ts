@@ -12,6 +12,7 @@ import { jsonReport } from '../../doctor/report/json.js';
 import { numberLines } from '../../doctor/report/numbers.js';
 import { textReport } from '../../doctor/report/text.js';
 import type { Style } from '../../topology/report/style.js';
+import { liveOutput } from './live.js';
 import type { DoctorOptions } from './options.js';
 import { filesOf, type NamedFile, sourceOf } from './sources.js';
 
@@ -28,6 +29,7 @@ export async function doctorOutput(
   style: Style,
   note: (text: string) => void,
 ): Promise<DoctorOutput> {
+  if (options.live) return liveOutput(options.paths, options.json, style);
   const files = await filesOf(options.paths);
   const job = await readJob(files.map((file) => sourceOf(file, note)));
   const verdicts = diagnose(job);

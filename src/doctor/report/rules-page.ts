@@ -38,6 +38,11 @@ it, what repairs it, and apart from that what would only hide it, with its cost.
 stand below their cause. Then what was not checked, and why. \`--json\` gives the verdicts together with the model of the
 job: processes, variables, communicators, ways between ranks, results.
 
+Where a log has NCCL's tuning tables (\`NCCL_DEBUG_SUBSYS=TUNING\`), or a topology file is among the files, \`--numbers\`
+prints what NCCL expected of each measured size beside what was measured, and what would have been faster.
+\`npx tutti doctor --live [HOST ...]\` checks this machine before a job runs: shared memory, limits, ports, interfaces,
+adapters, cores, variables, and whether other hosts can be reached. It changes nothing.
+
 - severity: \`error\` fails or is slow by a factor, \`warning\` costs something, \`info\` explains what is no fault.
 - confidence: \`certain\`, \`likely\`, \`possible\`.
 - exit status: 0 healthy, 1 findings, 2 unreadable input.

@@ -87,6 +87,17 @@ describe('tutti doctor', () => {
     });
   });
 
+  it('checks this machine on request and changes nothing', () => {
+    const { status, stdout, stderr } = doctor(['--live', '--json']);
+    const { checks, facts } = JSON.parse(stdout);
+    expect(stderr).toBe('');
+    expect(status).toBe(checks.some((one: { status: string }) => one.status === 'attention') ? 1 : 0);
+    expect(checks.map((one: { what: string }) => one.what)).toEqual(
+      expect.arrayContaining(['/dev/shm', 'locked memory', 'open files', 'TCP ports', 'interfaces', 'cores']),
+    );
+    expect(facts.cores.all).toBeGreaterThan(0);
+  });
+
   it('shows control characters of a log instead of sending them to the terminal', () => {
     const file = join(folder, 'n1.log');
     writeFileSync(

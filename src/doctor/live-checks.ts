@@ -1,0 +1,243 @@
+/**
+ * What to mind on a machine before a job runs: facts of the system against what NCCL needs. Nothing is changed, and
+ * what could not be seen is said to be unknown.
+ */
+
+export interface LiveFacts {
+  readonly shm: { readonly bytes: number; readonly freeBytes: number } | undefined;
+  /** Bytes; Infinity for unlimited. */
+  readonly memlock: number | undefined;
+  readonly openFiles: number | undefined;
+  readonly portRange: readonly [low: number, high: number] | undefined;
+  /** net.core.rmem_max, wmem_max. */
+  readonly socketBuffers: { readonly receive: number; readonly send: number } | undefined;
+  readonly interfaces: readonly LiveInterface[];
+  readonly adapters: readonly LiveAdapter[];
+  /** /dev/infiniband can be opened by this process' name space. */
+  readonly hasVerbsDevices: boolean;
+  /** Names of loaded kernel modules; undefined where they cannot be seen. */
+  readonly modules: readonly string[] | undefined;
+  readonly cores: { readonly allowed: number; readonly all: number } | undefined;
+  readonly numaNodes: number | undefined;
+  /** GPUs that the driver lists; undefined without a driver. */
+  readonly gpus: readonly string[] | undefined;
+  readonly hosts: readonly { readonly name: string; readonly reason: string | undefined }[];
+  /** NCCL_* variables of this environment. */
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+export interface LiveInterface {
+  readonly name: string;
+  readonly isUp: boolean;
+  readonly mtu: number | undefined;
+  /** Mbit/s. */
+  readonly speed: number | undefined;
+  readonly addresses: readonly string[];
+  readonly isVirtual: boolean;
+}
+
+export interface LiveAdapter {
+  readonly name: string;
+  readonly port: number;
+  readonly state: string;
+  readonly rate: string;
+  readonly link: string;
+}
+
+export interface LiveCheck {
+  readonly what: string;
+  readonly status: 'fine' | 'attention' | 'unknown';
+  readonly found: string;
+  /** What to do, for what needs attention. */
+  readonly advice?: string;
+}
+
+/** A segment of one connection is some MiB; eight ranks with their channels need about this. */
+const SHM_BYTES = 1 << 30;
+/** Descriptors: some per peer and channel. */
+const OPEN_FILES = 8192;
+/** Ports of a large all-to-all. */
+const PORTS = 20_000;
+/** Bytes of a socket buffer that fill a link of 100 Gbit/s over a round trip of 0.1 ms. */
+const SOCKET_BUFFER = 1 << 20;
+const MIB = 1 << 20;
+
+const check = (what: string, isFine: boolean | undefined, found: string, advice: string): LiveCheck =>
+  isFine === undefined
+    ? { what, status: 'unknown', found }
+    : isFine
+      ? { what, status: 'fine', found }
+      : { what, status: 'attention', found, advice };
+
+/** All checks, in the order of a bring-up. */
+export function liveChecks(facts: LiveFacts): LiveCheck[] {
+  return [
+    ...resources(facts),
+    ...network(facts),
+    ...adapters(facts),
+    ...machine(facts),
+    ...variables(facts),
+    ...facts.hosts.map(({ name, reason }) =>
+      check(
+        `host ${name}`,
+        reason === undefined,
+        reason ?? 'reachable',
+        `Make ${name} reachable from here: name resolution, route, firewall.`,
+      ),
+    ),
+  ];
+}
+
+function resources({ shm, memlock, openFiles, portRange, adapters: hcas }: LiveFacts): LiveCheck[] {
+  const [low, high] = portRange ?? [0, 0];
+  return [
+    check(
+      '/dev/shm',
+      shm && shm.freeBytes >= SHM_BYTES,
+      shm === undefined
+        ? 'not there'
+        : `${Math.round(shm.freeBytes / MIB)} of ${Math.round(shm.bytes / MIB)} MiB free`,
+      'Give a container more (docker --shm-size=8g or --ipc=host, a memory-backed emptyDir), or remove old files.',
+    ),
+    check(
+      'locked memory',
+      memlock === undefined ? undefined : hcas.length === 0 || memlock === Number.POSITIVE_INFINITY,
+      memlock === undefined
+        ? 'unknown'
+        : memlock === Number.POSITIVE_INFINITY
+          ? 'unlimited'
+          : `${Math.round(memlock / 1024)} kB`,
+      'RDMA registers memory: set the limit to unlimited (ulimit -l, LimitMEMLOCK, --ulimit memlock=-1).',
+    ),
+    check(
+      'open files',
+      openFiles === undefined ? undefined : openFiles >= OPEN_FILES,
+      openFiles === undefined ? 'unknown' : `at most ${openFiles}`,
+      'Raise the limit for large jobs (ulimit -n 65536).',
+    ),
+    check(
+      'TCP ports',
+      portRange && high - low + 1 >= PORTS,
+      portRange === undefined ? 'unknown' : `${high - low + 1} (${low}-${high})`,
+      'Widen net.ipv4.ip_local_port_range to 1024-65535 for all-to-all over many hosts.',
+    ),
+  ];
+}
+
+function network({ interfaces, socketBuffers }: LiveFacts): LiveCheck[] {
+  const real = interfaces.filter(
+    ({ isVirtual, isUp, addresses }) => !isVirtual && isUp && addresses.length > 0,
+  );
+  const names = real.map(
+    ({ name, addresses, speed }) =>
+      `${name} ${addresses[0]}${speed === undefined ? '' : ` ${speed / 1000} Gbit/s`}`,
+  );
+  const virtual = interfaces.filter(
+    ({ isVirtual, isUp, addresses }) => isVirtual && isUp && addresses.length > 0,
+  );
+  const small = real.filter(({ mtu, speed }) => mtu !== undefined && mtu < 9000 && (speed ?? 0) >= 25_000);
+  return [
+    check(
+      'interfaces',
+      real.length > 0,
+      names.length === 0 ? 'none with an address' : names.join(', '),
+      'Bring an interface up with an address.',
+    ),
+    check(
+      'virtual interfaces',
+      virtual.length === 0 || real.length === 0,
+      virtual.length === 0 ? 'none' : virtual.map(({ name }) => name).join(', '),
+      `NCCL may take them as networks between hosts: set NCCL_SOCKET_IFNAME=${real[0]?.name ?? 'NAME'}.`,
+    ),
+    check(
+      'size of packets',
+      small.length === 0,
+      small.length === 0 ? 'fine for the speed' : small.map(({ name, mtu }) => `${name} ${mtu}`).join(', '),
+      'Use jumbo frames (MTU 9000) on fast Ethernet, on all hosts and switches alike.',
+    ),
+    check(
+      'socket buffers',
+      socketBuffers && Math.min(socketBuffers.receive, socketBuffers.send) >= SOCKET_BUFFER,
+      socketBuffers === undefined
+        ? 'unknown'
+        : `receive ${socketBuffers.receive}, send ${socketBuffers.send} bytes at most`,
+      'Where data goes over TCP, raise net.core.rmem_max and wmem_max (16 MiB and more).',
+    ),
+  ];
+}
+
+function adapters({ adapters: hcas, hasVerbsDevices, modules, gpus }: LiveFacts): LiveCheck[] {
+  if (hcas.length === 0) return [{ what: 'RDMA adapters', status: 'fine', found: 'none' }];
+  const down = hcas.filter(({ state }) => state !== 'ACTIVE');
+  const hasPeerMemory = modules?.some((name) => /peermem|nv_peer_mem/.test(name));
+  return [
+    check(
+      'RDMA adapters',
+      down.length === 0,
+      hcas.map(({ name, port, state, rate, link }) => `${name}:${port} ${state} ${rate} ${link}`).join(', '),
+      `${down.map(({ name }) => name).join(', ')}: bring the port up, or leave it out with NCCL_IB_HCA on all hosts.`,
+    ),
+    check(
+      'RDMA devices',
+      hasVerbsDevices,
+      hasVerbsDevices ? '/dev/infiniband is there' : 'adapters are there, /dev/infiniband is not',
+      'Pass /dev/infiniband into the container (--device, a device plugin); without it NCCL falls back to TCP.',
+    ),
+    ...(gpus === undefined || gpus.length === 0
+      ? []
+      : [
+          check(
+            'GPUDirect RDMA',
+            hasPeerMemory,
+            hasPeerMemory === true ? 'peer-memory module is loaded' : 'nvidia-peermem is not loaded',
+            'modprobe nvidia-peermem, at every boot; not needed where NCCL says that DMA-BUF is available.',
+          ),
+        ]),
+  ];
+}
+
+function machine({ cores, numaNodes, gpus }: LiveFacts): LiveCheck[] {
+  return [
+    check(
+      'cores',
+      cores && (cores.allowed >= 2 || cores.all < 2),
+      cores === undefined
+        ? 'unknown'
+        : `${cores.allowed} of ${cores.all}${numaNodes === undefined ? '' : `, ${numaNodes} NUMA node${numaNodes === 1 ? '' : 's'}`}`,
+      'NCCL’s threads share one core with the program: widen the binding (mpirun --bind-to none or numa, srun --cpu-bind=none), or set NCCL_IGNORE_CPU_AFFINITY=1.',
+    ),
+    {
+      what: 'GPUs',
+      status: gpus === undefined ? 'unknown' : 'fine',
+      found: gpus === undefined ? 'no driver' : gpus.join(', '),
+    },
+  ];
+}
+
+/** Variables that forbid a fast way. */
+const COSTLY = ['NCCL_P2P_DISABLE', 'NCCL_SHM_DISABLE', 'NCCL_IB_DISABLE'];
+
+function variables({ variables: all }: LiveFacts): LiveCheck[] {
+  const set = COSTLY.filter((name) => /^[1-9]/.test(all[name] ?? ''));
+  const sockets = Number(all.NCCL_SOCKET_NTHREADS ?? 1) * Number(all.NCCL_NSOCKS_PERTHREAD ?? 1);
+  return [
+    check(
+      'variables',
+      set.length === 0,
+      set.length === 0
+        ? `${Object.keys(all).length} of NCCL_ set`
+        : set.map((name) => `${name}=${all[name]}`).join(', '),
+      'Unset them, unless a fault of this machine needs them.',
+    ),
+    ...(sockets > 64
+      ? [
+          check(
+            'sockets of a connection',
+            false,
+            String(sockets),
+            'NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD is at most 64.',
+          ),
+        ]
+      : []),
+  ];
+}
