@@ -10,6 +10,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { GPU_COLLECTIVES } from '#src/collectives/gpu/call.js';
 import { gpuLaunch, launchOf } from '#src/collectives/gpu/launch.js';
+import { gpuMessages } from '#src/collectives/gpu/message-launch.js';
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES } from '#src/kernel/element-types.js';
 import {
   encode,
@@ -189,7 +190,7 @@ function checks() {
   }
   const collective = 'allReduce';
   for (const type of ELEMENT_TYPE_NAMES) {
-    for (const op of ['sum', 'avg']) check({ collective, type, op, count: 777, root: 0 }, LL(7, 512, 2));
+    for (const op of ['sum', 'avg']) check({ collective, type, op, count: 777, root: 0 }, LL(7, 256, 2));
   }
   for (const type of ['float32', 'bfloat16', 'float8e4m3']) {
     check({ collective, type, op: 'avg', count: 70001, root: 0 }, direct(16));
@@ -244,7 +245,7 @@ function checkChains() {
     LL(8, 512, 1),
     LL(3),
     direct(5),
-    LL(4, 512, 2),
+    LL(8, 256, 2),
     direct(16),
     LL(1),
     LL(16, 256, 1),
@@ -276,6 +277,56 @@ function checkChains() {
       const wrong = found.findIndex((value, i) => value !== (want(i) | 0));
       if (wrong >= 0) report.failures.push({ what: 'chain', count, rank, element: wrong, calls });
     });
+  }
+}
+
+/** Every rank sends to the next and receives from the one before. */
+function ringOfMessages(bytes) {
+  return gpus.ranks.map((_, rank) => {
+    const to = (rank + 1) % ranks;
+    const from = (rank + ranks - 1) % ranks;
+    const list = [
+      { kind: 'send', peer: to, bytes, address: sends[rank] },
+      { kind: 'recv', peer: from, bytes, address: recvs[rank], name: recvs[rank] },
+    ];
+    return gpuMessages(team, rank, list).map((launch) => gpus.prepareMessages(rank, launch));
+  });
+}
+
+function checkMessages() {
+  for (const bytes of [1, 8, 1000, 4096, 70000, 262144, 262145, 1000003, 8 * MB]) {
+    gpus.ranks.forEach((r, rank) => {
+      r.upload(
+        sends[rank],
+        Uint8Array.from({ length: bytes }, () => Math.floor(next() * 256)),
+      );
+      r.fill(recvs[rank], 0xa5, bytes + 64);
+    });
+    for (let again = 0; again < 3; again++)
+      gpus.runOnce(ringOfMessages(bytes).flat(), `messages of ${bytes} bytes`);
+    report.checks++;
+    gpus.ranks.forEach((r, rank) => {
+      const from = (rank + ranks - 1) % ranks;
+      const want = new Uint8Array(bytes);
+      gpus.ranks[from].download(want, sends[from]);
+      const found = new Uint8Array(bytes + 64);
+      r.download(found, recvs[rank]);
+      const wrong = found.findIndex((value, i) => value !== (want[i] ?? 0xa5));
+      if (wrong >= 0) report.failures.push({ what: 'messages', bytes, rank, element: wrong });
+    });
+  }
+}
+
+function timeMessages() {
+  gpus.overlap = true;
+  for (const bytes of SIZES) {
+    const prepared = ringOfMessages(bytes).flat();
+    const small = bytes <= 2 * MB;
+    const options = { calls: 20, launches: small ? 10 : bytes <= 32 * MB ? 2 : 1 };
+    const graph = Number(gpus.timeGraph(prepared, `messages of ${bytes}`, options).toFixed(3));
+    const stream = Number(gpus.timeStream(prepared, `messages of ${bytes}`, small ? 200 : 20).toFixed(3));
+    const shape = { program: 'Direct', blocks: prepared[0].launch.blocks, copies: 'messages' };
+    report.rows.push({ collective: 'sendRecv', bytes, shape, graph, stream, overlap: true });
   }
 }
 
@@ -363,6 +414,46 @@ function chosen() {
   }
 }
 
+/** How long waits poll before they sleep, against ranks that are far apart and ranks that are not. */
+function sweepWaits() {
+  gpus.overlap = true;
+  for (const [polls, sleep] of [
+    [4096, 256],
+    [8, 64],
+    [8, 256],
+    [16, 512],
+    [32, 256],
+    [32, 1000],
+    [64, 1000],
+  ]) {
+    gpus.forget();
+    gpus.edit = (text) =>
+      text
+        .replace(/(setp\.gt\.u32 %p\d+, %r\d+), 4096;/g, `$1, ${polls};`)
+        .replace(/nanosleep\.u32 256/g, `nanosleep.u32 ${sleep}`);
+    for (const bytes of [8, 32 * KB, 128 * KB, 512 * KB, 2 * MB]) {
+      const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
+      const { shape } = gpuLaunch(team, call);
+      const prepared = prepareFor(call, shape);
+      const what = `waits of ${bytes}`;
+      const graph = Number(gpus.timeGraph(prepared, what, { launches: 10 }).toFixed(3));
+      const stream = Number(gpus.timeStream(prepared, what, 200).toFixed(3));
+      const skewed = [0, 1, 2, 3].map(() => Number(gpus.timeSkewed(prepared, what).toFixed(1)));
+      report.rows.push({
+        collective: `wait ${polls} ${sleep}`,
+        bytes,
+        shape,
+        graph,
+        stream,
+        skewed,
+        overlap: true,
+      });
+    }
+  }
+  gpus.edit = (text) => text;
+  gpus.forget();
+}
+
 const clock = Date.now();
 report.seconds = {};
 try {
@@ -374,6 +465,9 @@ try {
     if (part === 'allReduce') sweepAllReduce(fillRandom());
     if (part === 'others') sweepOthers();
     if (part === 'chosen') chosen(fillRandom());
+    if (part === 'waits') sweepWaits();
+    if (part === 'checkMessages') checkMessages();
+    if (part === 'messages') timeMessages();
     report.seconds[part] = (Date.now() - start) / 1000;
   }
 } catch (error) {
@@ -390,6 +484,7 @@ for (const row of report.rows) {
 }
 for (const [key, list] of best) {
   list.sort((a, b) => a.graph - b.graph);
+  if (list[0].skewed !== undefined) console.log(`  skewed ${list[0].skewed}`);
   const text = list.slice(0, 3).map(({ graph, stream, shape: s }) => {
     const form =
       s.program === 'LL'

@@ -213,7 +213,8 @@ export class GpuRanks {
     let compiled = this.texts.get(launch.key);
     if (compiled === undefined) {
       const program = launch.build(ptxTraits());
-      compiled = { name: program.name, text: compilePtx(program, { arch: 'sm_90', ...launch.compile }) };
+      const text = compilePtx(program, { arch: 'sm_90', ...launch.compile });
+      compiled = { name: program.name, text: this.edit(text) };
       this.texts.set(launch.key, compiled);
     }
     const f = r.load(launch.key, compiled.text, compiled.name);
@@ -237,6 +238,15 @@ export class GpuRanks {
     view.setUint32(CONFIG_BYTES + 8, 1, true);
     const keep = [block, words, pointers, config];
     return { f, launch, r, keep, config: at, parameters: addressOf(pointers) };
+  }
+
+  /** Changes the text of programs, for experiments. */
+  edit = (text) => text;
+
+  /** Forgets programs, so that they are compiled anew. */
+  forget() {
+    this.texts.clear();
+    for (const r of this.ranks) r.functions.clear();
   }
 
   /** Launches of a stream may begin before the one before is over. */
@@ -343,6 +353,19 @@ export class GpuRanks {
       call('int cuGraphDestroy(uintptr_t graph)', graph);
     }
     return best.sort((a, b) => a - b)[1];
+  }
+
+  /** Microseconds of a call when one rank after the other has all its calls launched: all are far apart at first. */
+  timeSkewed(prepared, what, calls = 50) {
+    this.settle();
+    return this.#timed(what, calls, () => {
+      for (const p of prepared) {
+        p.r.enter();
+        for (let i = 0; i < calls; i++) this.fire(p);
+        const end = process.hrtime.bigint() + 500_000n;
+        while (process.hrtime.bigint() < end);
+      }
+    });
   }
 
   /** Microseconds of a call launched on streams from this one thread. */
