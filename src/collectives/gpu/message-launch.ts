@@ -36,7 +36,7 @@ export interface MessageForm {
 
 export const MESSAGE_FORM: MessageForm = {
   threads: 512,
-  unroll: 4,
+  unroll: 8,
   mostLowLatency: 256 * 1024,
   smallGrain: 4096,
   largeGrain: 32768,
@@ -147,6 +147,10 @@ export function gpuMessages(
   return launches;
 }
 
+/** Launches that take long gain nothing by overlapping (shape.ts). */
+const BRIEF_BYTES = 8 * 1024 * 1024;
+const isBrief = ({ bytes }: Message): boolean => bytes < BRIEF_BYTES;
+
 function launchOf(team: GpuTeam, self: number, groups: readonly Group[], form: MessageForm): MessageLaunch {
   const { ranks, addressing } = team;
   const { threads, unroll, mostLowLatency, sizes, roundMask } = form;
@@ -159,7 +163,7 @@ function launchOf(team: GpuTeam, self: number, groups: readonly Group[], form: M
     key: ['Messages', ranks, addressing, threads, unroll].join('/'),
     blocks: groups.reduce((sum, group) => sum + blocksOf(group), 0),
     threads,
-    overlap: team.ranksPerDevice === 1,
+    overlap: team.ranksPerDevice === 1 && groups.every(({ messages: m }) => m.every(isBrief)),
     compile: { threads, blocksPerMultiprocessor: 1, descriptorBytes: work.size },
     build: (traits) => messages(traits, parameters),
     write: (view, base, areas, maps = 0) => {
@@ -176,6 +180,7 @@ function launchOf(team: GpuTeam, self: number, groups: readonly Group[], form: M
           const share = Math.ceil(bytes / (channelsOf(team, bytes, form) * GRAIN)) * GRAIN;
           at.set('address', address, message).set('name', name, message);
           at.set('bytes', bytes, message).set('share', share, message);
+          at.set('channels', Math.ceil(bytes / share), message);
           message++;
         }
         block += blocksOf(group);

@@ -41,6 +41,17 @@ export interface MessageParameters {
 /** Half of all numbers, so that twice a round plus 1 fits 32 bits. */
 const ROUND_MASK = 0x7fffffff;
 
+/** A message as one of its channels sees it. */
+interface Part {
+  readonly address: Value<'ptr'>;
+  readonly name: Value<'u64'>;
+  readonly all: Value<'u64'>;
+  readonly channels: Value<'u32'>;
+  /** The piece of this channel, where the message goes in pieces. */
+  readonly low: Value<'u64'>;
+  readonly bytes: Value<'u64'>;
+}
+
 class Channel {
   readonly #k: KernelBuilder;
   readonly #parameters: MessageParameters;
@@ -48,6 +59,7 @@ class Channel {
   readonly #work: Value<'ptr'>;
   readonly #fields: MessageWork;
   readonly #peer: Value<'u32'>;
+  readonly #channel: Value<'u32'>;
   /** The state of this channel in the own area and in the peer's. */
   readonly own: Value<'ptr'>;
   readonly remote: Value<'ptr'>;
@@ -67,6 +79,7 @@ class Channel {
     this.#work = work;
     this.#fields = messageWork(team.ranks);
     this.#peer = peer;
+    this.#channel = channel;
     this.#mask = parameters.roundMask ?? ROUND_MASK;
     const { pairs, pairStride } = team.layout;
     const pair = (area: Value<'ptr'>, other: Value<'u32'>) =>
@@ -154,8 +167,8 @@ class Channel {
     this.#only(() => this.#k.setField(this.remote, Pair, 'credit', round, { order: 'volatile' }));
   }
 
-  /** Sends the channel's part of a message. */
-  send(counter: Variable<'u32'>, from: Value<'ptr'>, offset: Value<'u64'>, bytes: Value<'u64'>): void {
+  /** Sends the part of a message that is this channel's: its share of the hunks, or as LL lines a piece of its own. */
+  send(counter: Variable<'u32'>, part: Part): void {
     const k = this.#k;
     const { addressing, threads, unroll } = this.#parameters;
     const round = counter.value.add(1);
@@ -168,14 +181,20 @@ class Channel {
     );
     k.if(
       name!.eq(STAGED),
-      () => this.#sendLines(counter, from, bytes),
+      () => this.#sendLines(counter, part.address.offset(part.low), part.bytes),
       () => {
         const maps = () => k.field(this.#work, this.#fields, 'maps');
-        const target = resolveName(k, addressing, name!, this.#peer, maps).offset(offset);
+        const target = resolveName(k, addressing, name!, this.#peer, maps);
         moveBytes(
           k,
-          { threads, unroll, block: k.u32(0), blocks: k.u32(1) },
-          { sources: [from], targets: [target], bytes, elementBytes: 1, combine: ([packet]) => packet! },
+          { threads, unroll, block: this.#channel, blocks: part.channels },
+          {
+            sources: [part.address],
+            targets: [target],
+            bytes: part.all,
+            elementBytes: 1,
+            combine: ([packet]) => packet!,
+          },
         );
         k.barrier();
         this.#only(() => {
@@ -246,37 +265,30 @@ export function messages(traits: Traits, parameters: MessageParameters): Program
     const first = k.field(work, fields, 'firstBlock', mine);
     const channel = block.sub(first);
     const end = k.field(work, fields, 'firstMessage', mine.add(1));
-    const forMessages = (
-      body: (part: {
-        address: Value<'ptr'>;
-        name: Value<'u64'>;
-        low: Value<'u64'>;
-        bytes: Value<'u64'>;
-        isSmall: Value<'pred'>;
-      }) => void,
-    ) => {
+    const forMessages = (body: (part: Part, isSmall: Value<'pred'>) => void) => {
       k.for(k.field(work, fields, 'firstMessage', mine), end, 1, (message) => {
         const all = k.field(work, fields, 'bytes', message);
         const share = k.field(work, fields, 'share', message);
-        const low = share.mul(channel.cast('u64'));
-        k.if(low.lt(all), () => {
-          const address = k.field(work, fields, 'address', message).cast('ptr').offset(low);
+        const channels = k.field(work, fields, 'channels', message);
+        k.if(channel.lt(channels), () => {
+          const low = share.mul(channel.cast('u64'));
+          const address = k.field(work, fields, 'address', message).cast('ptr');
           const name = k.field(work, fields, 'name', message);
           const bytes = share.min(all.sub(low));
-          body({ address, name, low, bytes, isSmall: all.le(BigInt(mostLowLatency)) });
+          body({ address, name, all, channels, low, bytes }, all.le(BigInt(mostLowLatency)));
         });
       });
     };
 
     k.if(peer.eq(team.self), () => {
-      forMessages(({ address, name, low, bytes }) => {
+      forMessages(({ address, name, all, channels }) => {
         moveBytes(
           k,
-          { threads, unroll, block: k.u32(0), blocks: k.u32(1) },
+          { threads, unroll, block: channel, blocks: channels },
           {
             sources: [address],
-            targets: [name.cast('ptr').offset(low)],
-            bytes,
+            targets: [name.cast('ptr')],
+            bytes: all,
             elementBytes: 1,
             combine: ([packet]) => packet!,
           },
@@ -286,7 +298,7 @@ export function messages(traits: Traits, parameters: MessageParameters): Program
     });
 
     const line = new Channel(k, work, team, parameters, peer, channel);
-    const end2end = (field: 'sent' | 'received', body: (counter: Variable<'u32'>) => void) => {
+    const countingOn = (field: 'sent' | 'received', body: (counter: Variable<'u32'>) => void) => {
       const counter = k.variable('u32', k.field(line.own, Pair, field));
       body(counter);
       k.barrier();
@@ -295,22 +307,23 @@ export function messages(traits: Traits, parameters: MessageParameters): Program
     k.if(
       receives,
       () =>
-        end2end('received', (counter) => {
-          forMessages(({ address, name, bytes, isSmall }) => {
+        countingOn('received', (counter) => {
+          forMessages(({ address, name, low, bytes }, isSmall) => {
+            const to = address.offset(low);
             k.if(
               isSmall,
-              () => line.receiveSmall(counter, address, bytes),
-              () => line.receive(counter, address, name, bytes),
+              () => line.receiveSmall(counter, to, bytes),
+              () => line.receive(counter, to, name, bytes),
             );
           });
         }),
       () =>
-        end2end('sent', (counter) => {
-          forMessages(({ address, low, bytes, isSmall }) => {
+        countingOn('sent', (counter) => {
+          forMessages((part, isSmall) => {
             k.if(
               isSmall,
-              () => line.sendSmall(counter, address, bytes),
-              () => line.send(counter, address, low, bytes),
+              () => line.sendSmall(counter, part.address.offset(part.low), part.bytes),
+              () => line.send(counter, part),
             );
           });
         }),

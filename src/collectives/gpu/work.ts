@@ -66,6 +66,7 @@ function makeMessageWork(ranks: number) {
     name: array('u64', MAX_MESSAGES),
     share: array('u64', MAX_MESSAGES),
     bytes: array('u64', MAX_MESSAGES),
+    channels: array('u32', MAX_MESSAGES),
     /** By group: peer x 2 + (1 where it receives), first block, first message. The entry behind the last is the end. */
     who: array('u32', MAX_MESSAGE_GROUPS),
     firstBlock: array('u32', MAX_MESSAGE_GROUPS + 1),
