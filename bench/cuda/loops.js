@@ -149,16 +149,15 @@ async function measure() {
   }
   await meet();
   const used = () => ranks.map((own) => own.usedBytes() - 2 * largest);
-  const report = { initMs, description, firstCallMs: 0, memoryBytes: memory, notes: [], wrong: {}, rows: [] };
+  const report = { initMs, description, firstCallMs: 0, memoryBytes: memory, wrong: {}, rows: [] };
 
   /** The operation on all ranks of this process, ready to run. */
   const prepare = async (operation, bytes) => {
-    const prepared = ranks.map((own) => own.prepare(operation, bytes));
-    await Promise.all(prepared.map(({ ready }) => ready));
+    const prepared = await Promise.all(ranks.map((own) => own.prepare(operation, bytes)));
     return {
       each: prepared,
-      run: together(prepared.map((own) => () => own.run())),
-      release: together(prepared.map((own) => () => own.release())),
+      run: together(prepared.map(({ run }) => run)),
+      release: together(prepared.map(({ release }) => release)),
     };
   };
 
@@ -171,11 +170,6 @@ async function measure() {
   memory.afterAllReduce = used();
 
   for (const operation of operations) {
-    const why = ranks[0].missing(operation);
-    if (why !== undefined) {
-      report.notes.push(`${operation}: ${why}`);
-      continue;
-    }
     let wrong = 0;
     const warm = await prepare(operation, plan[0].bytes);
     await meet();
@@ -198,7 +192,7 @@ async function measure() {
         } else {
           const graphs = ranks.map((own, k) =>
             own.capture(() => {
-              for (let call = 0; call < GRAPH_CALLS; call++) prepared.each[k].run();
+              for (let call = 0; call < GRAPH_CALLS; call++) prepared.each[k].record();
             }),
           );
           const replay = together(graphs.map((graph) => () => graph.run()));

@@ -2,7 +2,7 @@
 
 import { cudaDriver } from '../../dist/device/cuda/driver.js';
 import { Event, Stream } from '../../dist/device/cuda/stream.js';
-import { Communicator, createLocalCommunicators, cuda } from '../../dist/index.js';
+import { Communicator, createLocalCommunicators, cuda, group } from '../../dist/index.js';
 
 const FLOAT_BYTES = 4;
 
@@ -40,11 +40,6 @@ class LoopRank {
     return this.#comm.size;
   }
 
-  /** Why an operation cannot be measured, or nothing. */
-  missing(operation) {
-    return operation in this.#comm.prepare ? undefined : 'not there on GPUs';
-  }
-
   allocate(bytes) {
     this.#send = this.#comm.alloc(Float32Array, bytes / FLOAT_BYTES);
     this.#recv = this.#comm.alloc(Float32Array, bytes / FLOAT_BYTES);
@@ -63,17 +58,35 @@ class LoopRank {
     return await this.#recv.subarray(from, to).read();
   }
 
-  /** `bytes`: the larger side of a rank. */
-  prepare(operation, bytes) {
+  /**
+   * The operation, ready to run: `run` enqueues it, `record` puts it into the graph that is being captured. All ranks
+   * prepare together. `bytes`: the larger side of a rank.
+   */
+  async prepare(operation, bytes) {
     const elements = bytes / FLOAT_BYTES;
     const share = elements / this.size;
-    const whole = { send: this.#send.subarray(0, elements), recv: this.#recv.subarray(0, elements) };
-    const { send, recv } =
-      {
-        allGather: { ...whole, send: this.#send.subarray(0, share) },
-        reduceScatter: { ...whole, recv: this.#recv.subarray(0, share) },
-      }[operation] ?? whole;
-    return this.#comm.prepare[operation](send, recv);
+    const send = this.#send.subarray(0, operation === 'allGather' ? share : elements);
+    const recv = this.#recv.subarray(0, operation === 'reduceScatter' ? share : elements);
+    if (operation === 'sendRecv') return await this.#prepareExchange(send, recv);
+    const prepared = this.#comm.prepare[operation](send, recv);
+    await prepared.ready;
+    const run = () => prepared.run();
+    return { run, record: run, release: () => prepared.release() };
+  }
+
+  /** Send to the next rank and receive from the one before: a group of messages, replayed from a graph. */
+  async #prepareExchange(send, recv) {
+    const comm = this.#comm;
+    const next = (this.rank + 1) % this.size;
+    const before = (this.rank + this.size - 1) % this.size;
+    const record = () =>
+      group(() => {
+        comm.send(send, next);
+        comm.recv(recv, before);
+      });
+    await record();
+    const prepared = comm.capture(record);
+    return { run: () => prepared.run(), record, release: () => prepared.release() };
   }
 
   /** Records what `record` calls in a graph. */

@@ -17,6 +17,7 @@ import type { Combination } from './combinations.js';
 import { CudaTestData } from './cuda-test-data.js';
 import type { DataSegment } from './data-plan.js';
 import { gpuConnections } from './gpu-connection.js';
+import { MessageExchange } from './message-exchange.js';
 import type { PerfRanks, Region, Sides, Timed, TimedLoop } from './perf-ranks.js';
 import type { RankPlace } from './report.js';
 import type { CollectiveName } from './sizes.js';
@@ -72,7 +73,16 @@ function freeBytes(device: CudaDevice): number {
   return free[0];
 }
 
-export class CudaRanks implements PerfRanks<PreparedCudaOperation> {
+/** An operation on a GPU: prepared by the communicator, or an exchange of messages. */
+export type GpuOperation = PreparedCudaOperation | MessageExchange;
+
+/** Puts an operation into the graph that is being captured. */
+function record(operation: GpuOperation): void {
+  if (operation instanceof MessageExchange) operation.record();
+  else operation.run();
+}
+
+export class CudaRanks implements PerfRanks<GpuOperation> {
   readonly acquaintance = ACQUAINTANCE;
   readonly #options: CudaRanksOptions;
   readonly #ranks: GpuRank[];
@@ -153,9 +163,10 @@ export class CudaRanks implements PerfRanks<PreparedCudaOperation> {
     return whole.subarray(from / BYTES_PER_ELEMENT, (from + bytes) / BYTES_PER_ELEMENT);
   }
 
-  prepare(index: number, combination: Combination, { input, output }: Sides): PreparedCudaOperation {
+  prepare(index: number, combination: Combination, { input, output }: Sides): GpuOperation {
     const { type, op, root } = combination;
-    const { prepare } = this.#ranks[index]!.comm;
+    const { comm } = this.#ranks[index]!;
+    const { prepare } = comm;
     const send = this.#buffer(index, input);
     const recv = this.#buffer(index, output);
     const reduction = op === undefined ? { type } : { type, op };
@@ -177,12 +188,14 @@ export class CudaRanks implements PerfRanks<PreparedCudaOperation> {
         return prepare.gather(send, recv, { type, ...rooted });
       case 'scatter':
         return prepare.scatter(send, recv, { type, ...rooted });
+      case 'sendrecv':
+        return new MessageExchange(comm, send, recv);
       default:
         throw new TuttiError('invalidUsage', `${this.#options.collective} cannot be measured on GPUs yet`);
     }
   }
 
-  async once(operations: readonly PreparedCudaOperation[]): Promise<void> {
+  async once(operations: readonly GpuOperation[]): Promise<void> {
     await Promise.all(operations.map((operation) => operation.start()));
   }
 
@@ -190,12 +203,12 @@ export class CudaRanks implements PerfRanks<PreparedCudaOperation> {
     await Promise.all(this.#ranks.map(({ comm }) => comm.synchronize()));
   }
 
-  time(sequence: readonly (readonly PreparedCudaOperation[])[], loop: TimedLoop): Promise<Timed> {
+  time(sequence: readonly (readonly GpuOperation[])[], loop: TimedLoop): Promise<Timed> {
     return this.#options.graphs > 0 ? this.#timeGraphs(sequence) : this.#timeLaunches(sequence, loop);
   }
 
   async #timeLaunches(
-    sequence: readonly (readonly PreparedCudaOperation[])[],
+    sequence: readonly (readonly GpuOperation[])[],
     { blocking, perIteration, aggregated }: TimedLoop,
   ): Promise<Timed> {
     const marks = perIteration ? this.#marks(sequence.length / aggregated + 1) : undefined;
@@ -215,11 +228,11 @@ export class CudaRanks implements PerfRanks<PreparedCudaOperation> {
   }
 
   /** Records the whole sequence in a graph of every rank and times its launches. */
-  async #timeGraphs(sequence: readonly (readonly PreparedCudaOperation[])[]): Promise<Timed> {
+  async #timeGraphs(sequence: readonly (readonly GpuOperation[])[]): Promise<Timed> {
     const { graphs: launches } = this.#options;
     const graphs = this.#ranks.map(({ comm }, index) =>
       comm.capture(() => {
-        for (const operations of sequence) operations[index]!.run();
+        for (const operations of sequence) record(operations[index]!);
       }),
     );
     try {

@@ -25,7 +25,7 @@ const EVERYWHERE = ['all_reduce', 'all_gather', 'reduce_scatter', 'broadcast', '
 /** Those that `tutti perf` can measure so far. */
 export const MEASURED: Readonly<Record<'host' | 'cuda', readonly CollectiveName[]>> = {
   host: EVERYWHERE,
-  cuda: [...EVERYWHERE, 'gather', 'scatter'],
+  cuda: [...EVERYWHERE, 'gather', 'scatter', 'sendrecv'],
 };
 
 /** Whether it can be done in one buffer. */

@@ -83,6 +83,9 @@ describe('perf on GPUs', () => {
     expect(rows.map(({ count }) => count)).toEqual([32, 8]);
     for (const { outOfPlace, inPlace } of rows) expect([outOfPlace.wrong, inPlace!.wrong]).toEqual([0, 0]);
     expect(leaks).toEqual([]);
+    const messages = await measure('sendrecv -b 64 -e 64 -G 2 --iters 2 -w 0', [0, 1]);
+    expect(messages.rows[0]!.outOfPlace.wrong).toBe(0);
+    expect(messages.leaks).toEqual([]);
   });
 
   it('times single iterations, waits after every operation, uses unaligned buffers', async () => {
