@@ -454,6 +454,64 @@ function sweepWaits() {
   gpus.forget();
 }
 
+/** Changes of the accesses of direct programs, by name. */
+const ACCESSES = {
+  plain: (text) => text,
+  loadStream: (text) => text.replaceAll('ld.global.v4', 'ld.global.cs.v4'),
+  storeStream: (text) => text.replaceAll('st.global.v4', 'st.global.cs.v4'),
+  bothStream: (text) =>
+    text.replaceAll('ld.global.v4', 'ld.global.cs.v4').replaceAll('st.global.v4', 'st.global.cs.v4'),
+  loadPast: (text) => text.replaceAll('ld.global.v4', 'ld.global.L1::no_allocate.v4'),
+  loadRelaxed: (text) => text.replaceAll('ld.global.v4', 'ld.relaxed.sys.global.v4'),
+};
+
+/** All-reduce of much data: threads, blocks, packets under way and cache hints. */
+function tune() {
+  gpus.overlap = true;
+  for (const [name, edit] of Object.entries(ACCESSES)) {
+    gpus.forget();
+    gpus.edit = edit;
+    for (const threads of name === 'plain' ? [256, 512, 768, 1024] : [512]) {
+      for (const [perProcessor, unroll] of [
+        [1, 2],
+        [1, 3],
+        [1, 4],
+        [1, 6],
+        [1, 8],
+        [2, 2],
+        [2, 3],
+        [2, 4],
+      ]) {
+        if (threads * perProcessor > 1536 || (name !== 'plain' && ![3, 4].includes(unroll))) continue;
+        if (threads * perProcessor < 512 || (threads === 1024 && unroll > 4)) continue;
+        for (const bytes of [32 * MB, 512 * MB]) {
+          const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
+          const shape = {
+            ...direct(132 * perProcessor, unroll, 'push', perProcessor),
+            blocks: 132 * perProcessor,
+            threads,
+          };
+          const prepared = prepareFor(call, shape);
+          const what = `tune ${name} ${JSON.stringify(shape)}`;
+          const graph = Number(
+            gpus.timeGraph(prepared, what, { launches: bytes > 64 * MB ? 1 : 4 }).toFixed(2),
+          );
+          const stream = Number(gpus.timeStream(prepared, what, bytes > 64 * MB ? 10 : 40).toFixed(2));
+          report.rows.push({
+            collective: `tune ${bytes}`,
+            bytes: `${name} ${threads}x${shape.blocks} u${unroll}`,
+            shape,
+            graph,
+            stream,
+          });
+        }
+      }
+    }
+  }
+  gpus.edit = (text) => text;
+  gpus.forget();
+}
+
 const clock = Date.now();
 report.seconds = {};
 try {
@@ -465,6 +523,7 @@ try {
     if (part === 'allReduce') sweepAllReduce(fillRandom());
     if (part === 'others') sweepOthers();
     if (part === 'chosen') chosen(fillRandom());
+    if (part === 'tune') tune(fillRandom());
     if (part === 'waits') sweepWaits();
     if (part === 'checkMessages') checkMessages();
     if (part === 'messages') timeMessages();

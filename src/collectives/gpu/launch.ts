@@ -91,6 +91,9 @@ export function launchOf(
   const { collective } = call;
   const { blocks, threads } = shape;
   const overlap = mayOverlap(team, call);
+  const most = shape.program === 'LL' ? sizes.llBlocks : sizes.blocks;
+  if (blocks > most)
+    throw new TuttiError('internalError', `${blocks} blocks; the areas are made for ${most}`);
   const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
   const type = reduces ? call.type : BY_SIZE[ELEMENT_TYPES[call.type].size]!;
   const op = reduces ? (call.op ?? 'sum') : 'sum';

@@ -99,9 +99,9 @@ describe('LL programs on GPUs', () => {
         const ranks = pick([2, 3], next);
         run(machine, ranks, [randomCall(ranks, next, collective, LL(pick([1, 2, 3], next), 4))], next);
       },
-      { seeds: 6 * EFFORT },
+      { seeds: 4 * EFFORT },
     );
-    expect(runs).toBe(12 * EFFORT);
+    expect(runs).toBe(8 * EFFORT);
   });
 });
 
@@ -115,9 +115,9 @@ describe('LL programs of one round on GPUs', () => {
         const shape = LL(pick([1, 2, 3], next), 4, pick([1, 2], next));
         run(machine, ranks, [randomCall(ranks, next, collective, shape)], next);
       },
-      { seeds: 6 * EFFORT },
+      { seeds: 4 * EFFORT },
     );
-    expect(runs).toBe(12 * EFFORT);
+    expect(runs).toBe(8 * EFFORT);
   });
 });
 
@@ -131,9 +131,9 @@ describe('direct programs on GPUs', () => {
         const shape = direct(pick([1, 2, 3], next), 4, pick(COPIES, next));
         run(machine, ranks, [randomCall(ranks, next, collective, shape)], next);
       },
-      { seeds: 6 * EFFORT },
+      { seeds: 4 * EFFORT },
     );
-    expect(runs).toBe(12 * EFFORT);
+    expect(runs).toBe(8 * EFFORT);
   });
 });
 
@@ -150,9 +150,9 @@ describe('calls that follow each other', () => {
         });
         run(machine, ranks, calls, next);
       },
-      { seeds: 25 * EFFORT },
+      { seeds: 16 * EFFORT },
     );
-    expect(runs).toBe(50 * EFFORT);
+    expect(runs).toBe(32 * EFFORT);
   });
 
   it('let nobody who only sends or only receives run ahead of the others', () => {
