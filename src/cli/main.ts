@@ -15,6 +15,7 @@ Commands:
   topo [FILE ...] [options]     show what NCCL decides about a machine or cluster: paths, channels, rings, trees
   tune [FILE ...] [options]     show which algorithm and protocol NCCL chooses for a collective, by size, and why
   doctor FILE ... | FOLDER      say what is wrong with a job of NCCL, from logs and outputs of tools, and what repairs it
+  report [FILE ...] [-o FILE]   put files about a job and facts of this machine into an anonymised archive
   kernel show PROGRAM           show a device program as IR or WebAssembly
   version                       print the version
 
@@ -39,6 +40,8 @@ async function main(argv: readonly string[]): Promise<number> {
       return (await import('./tune.js')).tuneCommand(args);
     case 'doctor':
       return (await import('./doctor.js')).doctorCommand(args);
+    case 'report':
+      return (await import('./report.js')).reportCommand(args);
     case 'version':
     case '--version':
     case '-v':

@@ -24,6 +24,28 @@ export function knownHosts(job: Job): string[] {
   return [...names];
 }
 
+/** Every host that a fact of the job belongs to, also those that only names of files tell. */
+export function allHosts(job: Job): string[] {
+  const facts = [
+    job.matrices,
+    job.pci,
+    job.gids,
+    job.ports,
+    job.links,
+    job.counters,
+    job.values,
+    job.sockets,
+    job.mounts,
+    job.modules,
+    job.interfaces,
+    job.kernelEvents,
+    job.events,
+  ].flatMap((list): (string | undefined)[] => list.map(({ host }) => host));
+  const paired = job.pairRows.flatMap(({ hosts }) => hosts);
+  const names = [...knownHosts(job), ...facts, ...paired];
+  return [...new Set(names.filter((name) => name !== undefined))];
+}
+
 /** Fills in hosts that no line told. */
 export function attributeHosts(job: Job): void {
   const known = knownHosts(job);

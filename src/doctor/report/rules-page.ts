@@ -41,7 +41,8 @@ job: processes, variables, communicators, ways between ranks, results.
 Where a log has NCCL's tuning tables (\`NCCL_DEBUG_SUBSYS=TUNING\`), or a topology file is among the files, \`--numbers\`
 prints what NCCL expected of each measured size beside what was measured, and what would have been faster.
 \`npx tutti doctor --live [HOST ...]\` checks this machine before a job runs: shared memory, limits, ports, interfaces,
-adapters, cores, variables, and whether other hosts can be reached. It changes nothing.
+adapters, cores, variables, and whether other hosts can be reached. It changes nothing. \`npx tutti report FILE...\` puts
+files, verdicts and facts of this machine into one archive in which names and addresses are replaced.
 
 - severity: \`error\` fails or is slow by a factor, \`warning\` costs something, \`info\` explains what is no fault.
 - confidence: \`certain\`, \`likely\`, \`possible\`.

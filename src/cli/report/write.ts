@@ -1,0 +1,77 @@
+/**
+ * Collects, anonymises and writes.
+ */
+import { readFile, writeFile } from 'node:fs/promises';
+import { hostname } from 'node:os';
+import { Anonymiser } from '../../doctor/anonymise.js';
+import { diagnose } from '../../doctor/diagnose.js';
+import { liveChecks } from '../../doctor/live-checks.js';
+import { allHosts } from '../../doctor/read/hosts.js';
+import { readJob } from '../../doctor/read/read-job.js';
+import { TuttiError } from '../../errors/tutti-error.js';
+import { liveFacts } from '../doctor/live.js';
+import { filesOf } from '../doctor/sources.js';
+import { packageVersion } from '../version.js';
+import type { ReportOptions } from './options.js';
+import { type TarEntry, tarArchive } from './tar.js';
+
+/** Bytes of all files together: an archive is to be sent by mail or attached to an issue. */
+const MAX_BYTES = 256 * 1024 * 1024;
+
+/** Writes the archive. Resolves with lines that say what is in it and what was replaced. */
+export async function writeReport(
+  { paths, output }: ReportOptions,
+  env: NodeJS.ProcessEnv,
+): Promise<string[]> {
+  const files = await textsOf(paths);
+  const sources = files.map(({ name, text }) => ({ name, text: [text] }));
+  const job = await readJob(sources);
+  const own = hostname();
+  const anonymiser = new Anonymiser([...allHosts(job), own, own.split('.')[0]!]);
+  const facts = await liveFacts([], env);
+  const unlimited = (_: string, value: unknown): unknown =>
+    value === Number.POSITIVE_INFINITY ? 'unlimited' : value;
+  const machine = JSON.stringify(
+    { version: packageVersion(), checks: liveChecks(facts), facts },
+    unlimited,
+    2,
+  );
+  const entries: TarEntry[] = [
+    ...files.map(({ name, text }) => ({ name: `files/${name}`, text })),
+    { name: 'verdicts.json', text: JSON.stringify({ verdicts: diagnose(job) }, null, 2) },
+    { name: 'machine.json', text: machine },
+  ].map(({ name, text }) => ({
+    name: `tutti-report/${anonymiser.apply(name)}`,
+    text: anonymiser.apply(text),
+  }));
+  try {
+    await writeFile(output, tarArchive(entries), { flag: 'wx' });
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const reason = code === 'EEXIST' ? 'it exists already; name another file with -o' : message;
+    throw new TuttiError('systemError', `cannot write ${output}: ${reason}`, { cause });
+  }
+  const { replacements } = anonymiser;
+  return [
+    `${output}: ${entries.length} files, ${replacements.length} names and addresses replaced; look through it before you send it`,
+    ...replacements.map(({ kind, original, standIn }) => `  ${kind}  ${original}  ->  ${standIn}`),
+  ];
+}
+
+async function textsOf(paths: readonly string[]): Promise<TarEntry[]> {
+  const found: TarEntry[] = [];
+  let bytes = 0;
+  for (const { name, path } of await filesOf(paths)) {
+    const data = await readFile(path === '-' ? '/dev/stdin' : path);
+    bytes += data.length;
+    if (bytes > MAX_BYTES) {
+      throw new TuttiError(
+        'invalidArgument',
+        `the files have more than ${MAX_BYTES >> 20} MiB together; give fewer, or cut logs to their beginning and end`,
+      );
+    }
+    // What is no text cannot be anonymised.
+    if (!data.subarray(0, 4096).includes(0)) found.push({ name, text: data.toString('utf8') });
+  }
+  return found;
+}

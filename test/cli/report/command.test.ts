@@ -1,0 +1,45 @@
+/** `npx tutti report`: an archive that unpacks, tells the same story, and names nobody. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+
+describe('tutti report', () => {
+  let folder = '';
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'tutti-report-'));
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  const report = (...args: string[]) =>
+    spawnSync(process.execPath, [join(ROOT, 'dist/cli/main.js'), 'report', ...args], {
+      encoding: 'utf8',
+      timeout: 30_000,
+    });
+
+  it('writes one archive without names and addresses, and lists what it replaced', () => {
+    const output = join(folder, 'report.tar');
+    const { status, stdout, stderr } = report(
+      join(ROOT, 'test/cases/doctor/bootstrap-subnets-differ'),
+      '-o',
+      output,
+    );
+    expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
+    expect(stdout).toMatch(/\n {2}host {2}gpu-r2n03 {2}-> {2}host-\d+x\n/);
+    expect(stdout).toMatch(/\n {2}IPv4 address {2}192\.168\.50\.33 {2}-> {2}10\.\d+\.\d+\.\d+\n/);
+    execFileSync('tar', ['-xf', output, '-C', folder]);
+    const bytes = readFileSync(output, 'utf8');
+    for (const name of ['gpu-r2n0', '192.168.50.33', '10.20.0.31']) expect(bytes).not.toContain(name);
+    const verdicts = JSON.parse(readFileSync(join(folder, 'tutti-report/verdicts.json'), 'utf8')).verdicts;
+    expect(verdicts.map(({ id }: { id: string }) => id)).toEqual(['bootstrap-interface-mismatch']);
+    expect(
+      JSON.parse(readFileSync(join(folder, 'tutti-report/machine.json'), 'utf8')).facts.cores.all,
+    ).toBeGreaterThan(0);
+    const again = report('-o', output);
+    expect(again).toMatchObject({ status: 1, stderr: expect.stringMatching(/exists already/) });
+  });
+});
