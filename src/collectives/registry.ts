@@ -71,19 +71,19 @@ const FACTS = {
     kind: 'connected',
     collectives: ['allReduce', 'allGather', 'reduceScatter'],
     protocols: ['Simple'],
-    exampleRoles: ['head-4-4-0-none-0'],
+    exampleRoles: ['head-2-2-0-none-0'],
   },
   NVLSTree: {
     kind: 'connected',
     collectives: ['allReduce'],
     protocols: ['Simple'],
-    exampleRoles: ['head-4-4-2-parent-0'],
+    exampleRoles: ['head-2-2-1-parent-0'],
   },
   CollNetDirect: {
     kind: 'connected',
     collectives: ['allReduce', 'allGather', 'reduceScatter'],
     protocols: ['Simple'],
-    exampleRoles: ['head-3-3-0-net-2'],
+    exampleRoles: ['head-1-1-0-net-2'],
   },
   CollNetChain: {
     kind: 'connected',

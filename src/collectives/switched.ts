@@ -20,6 +20,7 @@
  * Source: NCCL 2.30, NVLS, NVLS tree, CollNet direct and CollNet chain kernels.
  */
 
+import { TuttiError } from '../errors/tutti-error.js';
 import type { KernelBuilder, Value } from '../kernel/builder.js';
 import { kernel } from '../kernel/builder.js';
 import { ELEMENT_TYPES } from '../kernel/element-types.js';
@@ -52,11 +53,16 @@ export function switched(
   traits: Traits,
   { algorithm, collective, reduction, roles }: SwitchedParameters,
 ): Program {
+  const parsed = roles.map(parseSwitchRole);
+  for (const [i, { works, out }] of parsed.entries()) {
+    if (hasNodeSwitch(algorithm) || !works || out !== 'none') continue;
+    throw new TuttiError('internalError', `role ${roles[i]} of ${algorithm} works without a network`);
+  }
   return kernel(`${algorithm}_${collective}`, traits, (k, work) => {
     const connected = new ConnectedBlock(k, work);
     connected.resolveLinks();
     const units = new SwitchUnits(connected, collective, ELEMENT_TYPES[reduction.type].size);
-    connected.dispatch(roles.map(parseSwitchRole), (role) => {
+    connected.dispatch(parsed, (role) => {
       // Copies are not scaled.
       const what = collective === 'allGather' ? { type: reduction.type, op: 'sum' as const } : reduction;
       const block = new SwitchedBlock(connected, units, role, collective, what, hasNodeSwitch(algorithm));

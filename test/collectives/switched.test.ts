@@ -3,13 +3,14 @@ import { describe, expect, it } from 'vitest';
 import { type SwitchedName, switched } from '#src/collectives/switched.js';
 import { parseSwitchRole, switchRoleName } from '#src/collectives/switched-role.js';
 import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '#src/kernel/element-types.js';
-import { explore } from '#src/kernel/interpreter/explore.js';
+import { explore, findFailure } from '#src/kernel/interpreter/explore.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
 import type { Program } from '#src/kernel/ir.js';
 import type { ConnectedSetting } from '#src/planning/connected-plan.js';
 import { switchedAlgorithm } from '#src/planning/switched-plan.js';
 import { effort } from '../effort.js';
 import { type ConnectedTestCall, interpretedTeam } from './connected-team.js';
+import { mutated, withoutWait } from './mutate.js';
 import { inputsFor, pick, random } from './random-call.js';
 import { switchedExpected } from './switched-model.js';
 
@@ -31,6 +32,7 @@ function scenario(
   collective: ConnectedTestCall['collective'],
   setting: ConnectedSetting,
   threads = 1,
+  change: (program: Program) => Program = (program) => program,
 ) {
   const traits = interpreterTraits({ threads: threads > 1 ? 'many' : 'one' });
   return (machine: { seed: number; memory: 'strong' | 'weak'; traceLength?: number }) => {
@@ -38,14 +40,14 @@ function scenario(
     const team = interpretedTeam(machine, {
       algorithm: switchedAlgorithm(name),
       setting,
-      bufferBytes: 65536,
+      bufferBytes: 131072,
       build: ({ type, op }, roles) => {
         const key = [name, collective, threads > 1, type, op, ...roles].join();
         const program =
           programs.get(key) ??
           switched(traits, { algorithm: name, collective, reduction: { type, op }, roles });
         programs.set(key, program);
-        return program;
+        return change(program);
       },
       threads,
     });
@@ -53,12 +55,14 @@ function scenario(
     const checks = [0, 1].map(() => {
       const [type, op] = pick(REDUCTIONS, next);
       const blocks = collective === 'allReduce' ? setting.ranks : 1;
-      const most = Math.floor((setting.slotBytes * blocks * 2.5) / ELEMENT_TYPES[type].size);
+      const unit = (setting.slotBytes * blocks) / ELEMENT_TYPES[type].size;
+      const most = Math.floor(2.5 * unit);
       const call: ConnectedTestCall = {
         collective,
         type,
         op,
-        count: pick([0, 1, 3, Math.floor(next() * most), most], next),
+        // Now and then more units than a connection has slots.
+        count: pick([0, 1, 3, Math.floor(next() * most), most, Math.floor(9.5 * unit)], next),
         inPlace: next() < 0.4,
         unalign: pick([0, 0, 1, 3], next),
       };
@@ -137,6 +141,37 @@ describe('programs over switches are right under every schedule, with strong and
     const seeds = effort(1, 10);
     explore(scenario(name, collective, settingOf(4, 2, 3)), { seeds, from: FROM });
     explore(scenario(name, collective, settingOf(4, 2), 4), { seeds, from: FROM });
+  });
+});
+
+describe('a wait for data that is left out', () => {
+  // The last waits of the program: of the heads for each port (12 to 14), of everybody for the results (15).
+  it.each(effort([13, 15], [12, 13, 14, 15]))('is found within a few seeds (wait %i)', (which) => {
+    const changed = new Map<Program, Program>();
+    const leaveOut = (program: Program) => {
+      const made = changed.get(program) ?? mutated(program, withoutWait, which);
+      changed.set(program, made);
+      return made;
+    };
+    const failure = findFailure(scenario('NVLS', 'allReduce', settingOf(3, 3), 1, leaveOut), { seeds: 25 });
+    expect(failure).toBeDefined();
+  });
+});
+
+describe('a head of CollNet without a network', () => {
+  it('has no program: it fails before anything runs [C10-27]', () => {
+    const reduction = { type: 'float32', op: 'sum' } as const;
+    for (const algorithm of ['CollNetDirect', 'CollNetChain'] as const) {
+      const build = (role: string) =>
+        switched(interpreterTraits({ threads: 'one' }), {
+          algorithm,
+          collective: 'allReduce',
+          reduction,
+          roles: [role],
+        });
+      expect(() => build('head-0-0-1-none-0')).toThrow('works without a network');
+      expect(build('head-0-0-1-net-2').name).toBe(`${algorithm}_allReduce`);
+    }
   });
 });
 
