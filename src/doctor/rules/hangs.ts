@@ -295,6 +295,39 @@ const waitingIn = (dump: RankDump): DumpedOperation | undefined => dump.operatio
 const sizeOfGroup = (list: readonly RankDump[]): number =>
   Math.max(list.length, ...list.map(({ size }) => size ?? 0));
 
+/** Ranks that called an operation and have not started it, while others are in it: something before it holds their stream. */
+function blockedRanks(list: readonly RankDump[], sequence: number): Finding[] {
+  const there = list.flatMap((dump) => {
+    const operation = dump.operations.find((one) => one.sequence === sequence);
+    return operation === undefined ? [] : [{ dump, operation }];
+  });
+  const blocked = there.filter(({ operation }) => operation.state === 'queued');
+  const started = there.filter(({ operation }) => operation.state === 'started');
+  const [first] = blocked;
+  if (first === undefined || started.length === 0 || blocked.length >= started.length) return [];
+  const ranks = blocked.map(({ dump }) => dump.rank);
+  const { dump, operation } = first;
+  return [
+    {
+      severity: 'error',
+      confidence: 'likely',
+      text: `rank ${listed(ranks)}${dump.host === undefined ? '' : ` on ${dump.host}`} called ${operation.name} ${sequence} and has not started it; ${started.length} others are in it`,
+      culprit: {
+        ...(blocked.length === 1 ? { rank: dump.rank } : { ranks }),
+        ...(dump.host === undefined ? {} : { host: dump.host }),
+        missingSeq: sequence,
+        communicator: dump.communicator,
+      },
+      evidence: distinctPlaces([
+        ...some(blocked.map((one) => one.operation.at)),
+        ...some(started.map((one) => one.operation.at)),
+      ]),
+      repair: `See what runs on the stream of rank ${listed(ranks)} before it: a kernel that does not end, a wait for an event, or another communicator’s operation in another order.`,
+      workaround: null,
+    },
+  ];
+}
+
 export const rankBehind: Rule = {
   id: 'rank-behind',
   looksFor: 'a rank that completed everything it called and has not called what the others wait in',
@@ -318,7 +351,7 @@ export const rankBehind: Rule = {
       if (waiting.length === 0) return [];
       const missing = Math.min(...waiting.map(({ operation }) => operation.sequence));
       const late = list.filter(({ operations }) => (operations.at(-1)?.sequence ?? 0) < missing);
-      if (late.length === 0) return [];
+      if (late.length === 0) return blockedRanks(list, missing);
       const first = waiting.find(({ operation }) => operation.sequence === missing)!.operation;
       const [one] = late;
       const last = one!.operations.at(-1)!;

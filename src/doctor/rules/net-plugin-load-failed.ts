@@ -107,7 +107,7 @@ export const netSocketFallback: Rule = {
       {
         severity: 'error',
         confidence: 'likely',
-        text: `${listed(hosts)} use TCP sockets although a faster network is there`,
+        text: `${listed(hosts)} use${hosts.length === 1 ? 's' : ''} TCP sockets although a faster network is there`,
         culprit: { hosts, network: 'Socket' },
         evidence: [...some(lines.map(({ network }) => network!.at)), ...some(ports, 4)],
         repair:

@@ -17,6 +17,9 @@ const OTHER: Trouble = { kind: 'other' };
 
 type Recogniser = readonly [word: string, pattern: RegExp, make: (found: RegExpExecArray) => Trouble];
 
+/** Logs write hosts without their domain. */
+const shortHost = (name: string): string => (/^[A-Za-z]/.test(name) ? name.replace(/\..*$/, '') : name);
+
 const number = (text: string | undefined): number | undefined =>
   text === undefined ? undefined : Number(text);
 
@@ -108,7 +111,7 @@ const RECOGNISERS: readonly Recogniser[] = [
   [
     'closed by remote peer',
     /onnection closed by remote peer (\S+)/,
-    ([, peer]) => ({ kind: 'peerClosed', peer: peer!.replace(/<\d+>$/, '') }),
+    ([, peer]) => ({ kind: 'peerClosed', peer: shortHost(peer!.replace(/<\d+>$/, '')) }),
   ],
   ['while polling for opId', /./, () => ({ kind: 'proxy' })],
   ['[Proxy Service', /Failed to execute operation/, () => ({ kind: 'proxy' })],
