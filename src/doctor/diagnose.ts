@@ -36,12 +36,15 @@ const TRUST: Readonly<Record<Confidence, number>> = { certain: 0, likely: 1, pos
 
 /** The verdicts on a job, worst first. */
 export function diagnose(job: Job, rules: readonly Rule[] = RULES): Verdict[] {
-  const all = rules.flatMap((rule) =>
-    rule.find(job).map((finding): Found => ({ rule, finding, consequences: [] })),
-  );
+  const found = (rule: Rule, others: readonly Finding[]): Found[] =>
+    rule.find(job, others).map((finding) => ({ rule, finding, consequences: [] }));
+  const first = rules.filter(({ isLast }) => isLast !== true).flatMap((rule) => found(rule, []));
+  const others = first.map(({ finding }) => finding);
+  const all = [...first, ...rules.filter(({ isLast }) => isLast).flatMap((rule) => found(rule, others))];
   const byWeight = [...all].sort(
     (a, b) =>
       RANK[a.finding.severity] - RANK[b.finding.severity] ||
+      Number(isStandstill(b)) - Number(isStandstill(a)) ||
       TRUST[a.finding.confidence] - TRUST[b.finding.confidence],
   );
   const verdicts: Found[] = [];
@@ -59,22 +62,31 @@ export function diagnose(job: Job, rules: readonly Rule[] = RULES): Verdict[] {
   return verdicts.map(verdictOf);
 }
 
+/** A job that fails or stands still comes before one that is slow. */
+const isStandstill = ({ rule }: Found): boolean =>
+  rule.causes?.some((effect) => effect === 'blocks' || effect === 'kills' || effect === 'hangs') === true;
+
+/** Whether a finding can be the cause of another: never one that weighs less. */
+function canExplain(candidate: Found, one: Found): boolean {
+  const { explainedBy } = one.rule;
+  if (explainedBy === undefined || candidate.rule.id === one.rule.id) return false;
+  if (RANK[candidate.finding.severity] > RANK[one.finding.severity]) return false;
+  if (!('effects' in explainedBy)) return explainedBy.includes(candidate.rule.id);
+  return (
+    candidate.rule.explainedBy === undefined &&
+    candidate.finding.severity !== 'info' &&
+    candidate.rule.causes?.some((effect) => explainedBy.effects.includes(effect)) === true
+  );
+}
+
 /** The finding, itself no consequence, that explains another. */
 function causeOf(
   one: Found,
   all: readonly Found[],
   passed: ReadonlySet<Found> = new Set([one]),
 ): Found | undefined {
-  const { explainedBy } = one.rule;
-  if (explainedBy === undefined) return undefined;
   for (const candidate of all) {
-    if (passed.has(candidate) || candidate.rule.id === one.rule.id) continue;
-    const isCause = candidate.rule.explainedBy === undefined;
-    const fits =
-      explainedBy === 'any'
-        ? isCause && candidate.finding.severity !== 'info'
-        : explainedBy.includes(candidate.rule.id);
-    if (!fits) continue;
+    if (passed.has(candidate) || !canExplain(candidate, one)) continue;
     return causeOf(candidate, all, new Set([...passed, candidate])) ?? candidate;
   }
   return undefined;

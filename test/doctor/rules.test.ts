@@ -11,7 +11,7 @@ describe('rules', () => {
   it('name only rules that exist as causes', () => {
     const ids = RULES.map(({ id }) => id);
     const unknown = RULES.flatMap(({ id, explainedBy = [] }) =>
-      explainedBy === 'any'
+      'effects' in explainedBy
         ? []
         : explainedBy.filter((one) => !ids.includes(one)).map((one) => `${id}: ${one}`),
     );

@@ -146,6 +146,10 @@ export interface NcclProcess {
   multicast: Stated<boolean> | undefined;
   channels: { readonly collective: number; readonly nvls: number; readonly at: Place } | undefined;
   readonly troubles: LoggedTrouble[];
+  /** Calls that returned an error, as `init.cc:2110 -> 4`: the first ones. */
+  readonly failedReturns: { readonly code: number; readonly at: Place; readonly text: string }[];
+  /** No log, but what a framework quotes of it. */
+  readonly isQuoted: boolean;
   /** Troubles beyond those kept. */
   moreTroubles: number;
 }
@@ -161,8 +165,10 @@ export function nodesOf(process: NcclProcess): number | undefined {
   return all.length === 0 ? undefined : Math.max(...all);
 }
 
-export function newProcess(host: string, pid: number, first: Place): NcclProcess {
+export function newProcess(host: string, pid: number, first: Place, isQuoted = false): NcclProcess {
   return {
+    isQuoted,
+    failedReturns: [],
     host,
     pid,
     first,

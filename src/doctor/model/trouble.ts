@@ -34,7 +34,7 @@ export type Trouble =
     }
   /** The adapter reported a change of a port. */
   | { readonly kind: 'portEvent'; readonly device: string; readonly port: number; readonly event: string }
-  | { readonly kind: 'cuda'; readonly reason: string }
+  | { readonly kind: 'cuda'; readonly reason: string; readonly number: number | undefined }
   | { readonly kind: 'sameGpu' }
   | { readonly kind: 'versions' }
   | { readonly kind: 'noTransport'; readonly from: number | undefined; readonly to: number | undefined }
@@ -43,4 +43,12 @@ export type Trouble =
   | { readonly kind: 'registration'; readonly call: string; readonly reason: string }
   | { readonly kind: 'noNetwork' }
   | { readonly kind: 'misuse'; readonly what: string }
+  /** A call got an argument that is refused. */
+  | { readonly kind: 'argument'; readonly what: string }
+  /** A variable has a value that is not understood. */
+  | { readonly kind: 'variable'; readonly name: string; readonly value: string }
+  /** Ranks that met told the root different sizes of the communicator. */
+  | { readonly kind: 'rankCounts'; readonly sizes: readonly number[] }
+  /** The peer at a socket is not the one that was meant, or speaks another version. */
+  | { readonly kind: 'wrongPeer'; readonly what: string }
   | { readonly kind: 'other' };

@@ -5,7 +5,7 @@
 import { diagnose } from '../diagnose.js';
 import { readJob } from '../read/read-job.js';
 import { RULES } from '../rules/registry.js';
-import type { Rule } from '../rules/rule.js';
+import type { Effect, Rule } from '../rules/rule.js';
 
 const INTRODUCTION = `# The doctor
 
@@ -95,8 +95,18 @@ async function ruleSection(rule: Rule): Promise<string> {
   ].join('\n');
 }
 
+const EFFECTS: Readonly<Record<Effect, string>> = {
+  blocks: 'can keep the set-up from ending',
+  kills: 'can end processes or connections',
+  hangs: 'can keep operations from ending',
+  slows: 'can cost speed',
+};
+
 function explained({ explainedBy }: Rule): string[] {
   if (explainedBy === undefined) return [];
-  if (explainedBy === 'any') return ['Explained by any cause that is found.'];
+  if ('effects' in explainedBy)
+    return [
+      `Explained by every cause that ${explainedBy.effects.map((one) => EFFECTS[one]).join(' or ')}, and that weighs as much.`,
+    ];
   return [`Explained by ${explainedBy.join(', ')}.`];
 }

@@ -9,6 +9,7 @@ import { example, type Finding, type Rule } from './rule.js';
 
 export const ibPortFlap: Rule = {
   id: 'ib-port-flap',
+  causes: ['kills', 'hangs', 'slows'],
   looksFor: 'an adapter that reports its port going down while the job runs',
   example: [
     example(
@@ -48,6 +49,7 @@ const FLUSHED = 5;
 
 export const ibRetryExceeded: Rule = {
   id: 'ib-retry-exceeded',
+  causes: ['kills', 'hangs'],
   looksFor: 'requests that no peer acknowledged (completion status 12)',
   example: [
     example(
@@ -104,6 +106,7 @@ export const ibRetryExceeded: Rule = {
 
 export const ibvModifyQpTimeout: Rule = {
   id: 'ibv-modify-qp-timeout',
+  causes: ['blocks', 'kills'],
   looksFor: 'queue pairs that cannot be connected to their peer',
   example: [
     example(
@@ -140,6 +143,7 @@ const portName = ({ host, device, port }: GidEntry): string => `${host ?? ''} ${
 
 export const roceNoRoutableGid: Rule = {
   id: 'roce-no-routable-gid',
+  causes: ['blocks', 'kills'],
   looksFor: 'a RoCE port whose GID table has link-local entries only, because its interface has no address',
   example: [
     example(
@@ -211,6 +215,7 @@ const exampleAddress = (peers: readonly GidEntry[]): string => {
 
 export const ibPortDown: Rule = {
   id: 'ib-port-down',
+  causes: ['blocks', 'kills', 'slows'],
   looksFor: 'an adapter port that is not active although others of the host are',
   example: [
     example(
@@ -256,6 +261,7 @@ const MANY = 1000;
 
 export const rocePacketLoss: Rule = {
   id: 'roce-packet-loss',
+  causes: ['kills', 'hangs', 'slows'],
   looksFor: 'adapters that discard packets while no pause frames are sent: flow control is off on the way',
   example: [
     example(
@@ -311,6 +317,7 @@ export const rocePacketLoss: Rule = {
 
 export const benchCliff: Rule = {
   id: 'bench-cliff',
+  causes: ['slows'],
   looksFor: 'a bandwidth that falls to a fraction from one size to the next and stays there',
   example: [
     example(
@@ -362,6 +369,7 @@ function hcasOf(job: Job): Map<string, { names: string[]; at: Place }> {
 
 export const nicMissingOnNode: Rule = {
   id: 'nic-missing-on-node',
+  causes: ['hangs', 'slows'],
   looksFor: 'a host that lists fewer adapters than the others',
   example: [
     example(
@@ -419,6 +427,7 @@ export const nicMissingOnNode: Rule = {
 
 export const memoryRegistration: Rule = {
   id: 'memlock-too-low',
+  causes: ['blocks', 'kills'],
   looksFor: 'memory that cannot be registered with the adapter because the limit of locked memory is low',
   example: [
     example(

@@ -78,10 +78,11 @@ function lowPairs(job: Job): { rows: Place[]; best: number; worst: number } | un
 
 export const slowNode: Rule = {
   id: 'slow-node',
+  causes: ['slows'],
   looksFor: 'one host that is in all slow measurements and in no fast one',
   example: [example('pairs.csv', 'src,dst,busbw_GBs', 'n1,n2,180.2', 'n1,n3,361.9', 'n2,n3,181.1')],
   references: [],
-  explainedBy: 'any',
+  explainedBy: { effects: ['slows'] },
   find(job) {
     const low = lowPairs(job);
     if (low === undefined) return [];
@@ -110,6 +111,7 @@ export const slowNode: Rule = {
 
 export const busbwLow: Rule = {
   id: 'busbw-low',
+  causes: ['slows'],
   looksFor: 'large messages at a fraction of what the GPUs’ links, or other pairs of hosts, give',
   example: [
     example(
@@ -121,7 +123,7 @@ export const busbwLow: Rule = {
     ),
   ],
   references: ['nccl-tests: PERFORMANCE.md'],
-  explainedBy: 'any',
+  explainedBy: { effects: ['slows'] },
   find(job) {
     const found: Finding[] = lowByTable(job);
     for (const run of found.length > 0 ? [] : job.benches) {

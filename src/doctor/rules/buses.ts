@@ -44,6 +44,7 @@ function gpuNumber(job: Job, gpu: PciDevice): number {
 
 export const pcieAcsRedirect: Rule = {
   id: 'pcie-acs-redirect',
+  causes: ['hangs', 'slows'],
   looksFor: 'switch ports above GPUs whose access control redirects requests (ReqRedir) to the root',
   example: [
     example(
@@ -107,6 +108,7 @@ export const pcieAcsRedirect: Rule = {
 
 export const pcieLinkDegraded: Rule = {
   id: 'pcie-link-degraded',
+  causes: ['slows'],
   looksFor: 'GPUs or adapters whose PCIe link runs at less than its width',
   example: [
     example(
@@ -151,6 +153,7 @@ const NARROW = 0.6;
 
 export const pcieLinkSlow: Rule = {
   id: 'pcie-link-slow',
+  causes: ['slows'],
   looksFor:
     'one GPU or adapter in NCCL’s tree of the machine whose PCIe link is slower than those of its siblings',
   example: [
@@ -197,6 +200,7 @@ export const pcieLinkSlow: Rule = {
 
 export const iommuFault: Rule = {
   id: 'iommu-fault',
+  causes: ['kills', 'hangs'],
   looksFor: 'faults of the IOMMU in the kernel’s log: peer-to-peer requests are translated and refused',
   example: [
     example(
@@ -236,6 +240,7 @@ function lastCalls(job: Job): Place[] {
 
 export const collectiveHang: Rule = {
   id: 'collective-hang',
+  causes: ['hangs'],
   looksFor: 'a collective that all ranks called and none finished, where the buses give a reason',
   example: [
     ...pcieAcsRedirect.example,
@@ -254,7 +259,7 @@ export const collectiveHang: Rule = {
     if (calls.length === 0 || acs.length === 0) return [];
     return [
       {
-        severity: 'error',
+        severity: acs.some(({ severity }) => severity === 'error') ? 'error' : 'warning',
         confidence: 'possible',
         text: 'a collective does not come back',
         culprit: {},
@@ -269,6 +274,7 @@ export const collectiveHang: Rule = {
 
 export const nvlinkDown: Rule = {
   id: 'nvlink-down',
+  causes: ['kills', 'slows'],
   looksFor: 'NVLinks that are inactive although others of the GPU, or of its neighbours, are active',
   example: [
     example(
@@ -326,6 +332,7 @@ const XIDS: Readonly<Record<number, string>> = {
 
 export const xid: Rule = {
   id: 'xid',
+  causes: ['blocks', 'kills', 'hangs', 'slows'],
   looksFor: 'errors of GPUs in the kernel’s log',
   example: [
     example('dmesg.txt', '[12345.678901] NVRM: Xid (PCI:0000:83:00): 79, GPU has fallen off the bus.'),

@@ -32,6 +32,7 @@ function largeCalls(job: Job): Place[] {
 
 export const envForcesProtocol: Rule = {
   id: 'env-forces-protocol',
+  causes: ['slows'],
   looksFor: 'NCCL_PROTO=LL with large messages: LL spends half of every 8 bytes on flags',
   example: [
     example(

@@ -44,6 +44,7 @@ const isOff = (name: string, value: string): boolean =>
 
 export const envP2pDisabled: Rule = {
   id: 'env-p2p-disabled',
+  causes: ['slows'],
   looksFor: 'NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC: GPUs of a host may not reach each other directly',
   example: [
     example(
@@ -85,6 +86,7 @@ export const envP2pDisabled: Rule = {
 
 export const shmInsteadOfP2p: Rule = {
   id: 'shm-instead-of-p2p',
+  causes: ['slows'],
   looksFor: 'edges inside a host that go through host memory because peer-to-peer is forbidden',
   example: [
     example(

@@ -6,6 +6,7 @@ import { example, type Finding, type Rule } from './rule.js';
 
 export const versionMismatch: Rule = {
   id: 'version-mismatch',
+  causes: ['blocks', 'kills', 'hangs'],
   looksFor: 'ranks of one communicator with different versions of NCCL',
   example: [
     example(
@@ -78,6 +79,7 @@ const COMMON = [
 
 export const envDiffers: Rule = {
   id: 'env-differs',
+  causes: ['blocks', 'hangs', 'slows'],
   looksFor: 'variables with different values on the hosts of a job',
   example: [
     example(
@@ -115,6 +117,7 @@ export const envDiffers: Rule = {
 
 export const envShmDisabled: Rule = {
   id: 'env-shm-disabled',
+  causes: ['slows'],
   looksFor: 'NCCL_SHM_DISABLE=1 with ranks of a host that then talk over the network',
   example: [
     example(
@@ -162,6 +165,7 @@ export const envShmDisabled: Rule = {
 
 export const envIbDisabled: Rule = {
   id: 'env-ib-disabled',
+  causes: ['slows'],
   looksFor:
     'NCCL_IB_DISABLE=1 or NCCL_NET=Socket between several hosts that have InfiniBand or RoCE adapters',
   example: [
@@ -239,6 +243,7 @@ function absentGid(job: Job): Finding[] {
 
 export const envGidIndex: Rule = {
   id: 'env-gid-index',
+  causes: ['blocks', 'kills'],
   looksFor: 'NCCL_IB_GID_INDEX that names an entry which a port does not have, or a link-local one',
   example: [
     example(
@@ -285,6 +290,7 @@ export const envGidIndex: Rule = {
 
 export const envHcaPrefix: Rule = {
   id: 'env-ib-hca-prefix',
+  causes: ['slows'],
   looksFor: 'NCCL_IB_HCA that selects more adapters than it names, because names are prefixes',
   example: [
     example(
@@ -337,6 +343,7 @@ const MAX_SOCKETS = 64;
 
 export const tooManySockets: Rule = {
   id: 'socket-threads-limit',
+  causes: ['slows'],
   looksFor: 'NCCL_SOCKET_NTHREADS times NCCL_NSOCKS_PERTHREAD above 64',
   example: [
     example(
@@ -368,6 +375,7 @@ export const tooManySockets: Rule = {
 
 export const sameGpu: Rule = {
   id: 'duplicate-gpu',
+  causes: ['blocks'],
   looksFor: 'two ranks on one GPU',
   example: [
     example(
@@ -402,6 +410,7 @@ export const sameGpu: Rule = {
 
 export const cudaFailure: Rule = {
   id: 'cuda-failure',
+  causes: ['blocks', 'kills', 'hangs'],
   looksFor: 'failures of CUDA that NCCL reports',
   example: [
     example(
@@ -453,6 +462,7 @@ const WHOLE_BOARD = 8;
 
 export const multicastUnavailable: Rule = {
   id: 'nvls-unavailable',
+  causes: ['slows'],
   looksFor: 'a whole board of GPUs with NVSwitch on which NCCL finds no NVLink SHARP',
   example: [
     example(
@@ -494,6 +504,7 @@ export const multicastUnavailable: Rule = {
 
 export const multicastFailed: Rule = {
   id: 'nvls-bind-failed',
+  causes: ['blocks', 'kills'],
   looksFor: 'NVLink SHARP (NVLS) memory that cannot be bound: the fabric manager, or multicast resources',
   example: [
     example(
@@ -524,6 +535,7 @@ export const multicastFailed: Rule = {
 
 export const noTransport: Rule = {
   id: 'no-transport',
+  causes: ['blocks'],
   looksFor: 'two ranks that no transport connects',
   example: [
     example(
@@ -564,6 +576,7 @@ export const noTransport: Rule = {
 
 export const misuse: Rule = {
   id: 'api-misuse',
+  causes: ['blocks', 'kills', 'hangs'],
   looksFor: 'calls that break the rules of groups: unbalanced, mixed modes, partly captured',
   example: [example('n1.log', 'n1:10:10 [0] group.cc:120 NCCL WARN ncclGroupEnd: not in a group call.')],
   references: ['NCCL user guide: group calls'],
@@ -586,6 +599,7 @@ export const misuse: Rule = {
 
 export const noNetwork: Rule = {
   id: 'net-unavailable',
+  causes: ['blocks'],
   looksFor: 'the network that NCCL_NET demands is not there',
   example: [example('n1.log', 'n1:10:11 [0] net.cc:300 NCCL WARN Failed to initialize any NET plugin')],
   references: ['NCCL user guide: NCCL_NET'],

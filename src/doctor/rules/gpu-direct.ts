@@ -30,6 +30,7 @@ function sides(job: Job): Side[] {
 
 export const gdrMissingOnNode: Rule = {
   id: 'gdr-missing-on-node',
+  causes: ['slows'],
   looksFor: 'a host without GPUDirect RDMA on any network edge although its peers have it on theirs',
   example: [
     example(
@@ -68,6 +69,7 @@ export const gdrMissingOnNode: Rule = {
 
 export const gdrOff: Rule = {
   id: 'gdr-off',
+  causes: ['slows'],
   looksFor: 'no network edge of the job with GPUDirect RDMA, and the module for it not loaded',
   example: [
     example('rank0.log', 'n1:10:12 [0] NCCL INFO Channel 00/0 : 9[1] -> 0[0] [receive] via NET/IB/0'),
@@ -111,6 +113,7 @@ export const gdrOff: Rule = {
 /** How far an adapter may be for GPUDirect by default. */
 export const gdrOffDistance: Rule = {
   id: 'gdr-off-distance',
+  causes: ['slows'],
   looksFor: 'network edges without GPUDirect RDMA where NCCL found the adapters too far from the GPUs',
   example: [
     example(
@@ -153,6 +156,7 @@ export const gdrOffDistance: Rule = {
 
 export const envGdrLevel: Rule = {
   id: 'env-gdr-level',
+  causes: ['slows'],
   looksFor: 'NCCL_NET_GDR_LEVEL=LOC or 0: GPUDirect RDMA is forbidden',
   example: [
     example(

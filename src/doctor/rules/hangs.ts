@@ -143,6 +143,7 @@ function deathsInRas(job: Job): Finding[] {
 
 export const rankDied: Rule = {
   id: 'rank-died',
+  causes: ['blocks', 'kills', 'hangs'],
   looksFor: 'a rank that ended, by an exception, a signal, or as RAS sees it, while the others waited',
   example: [
     example(
@@ -157,6 +158,7 @@ export const rankDied: Rule = {
 
 export const rasError: Rule = {
   id: 'ras-error',
+  causes: ['kills', 'hangs'],
   looksFor: 'communicators in which RAS saw errors of initialisation or asynchronous errors',
   example: [
     example(
@@ -241,6 +243,7 @@ const sum = (counts: readonly RasCount[]): number => counts.reduce((total, { ran
 
 export const ranksBehind: Rule = {
   id: 'ranks-behind',
+  causes: ['blocks', 'hangs'],
   looksFor: 'ranks that launched fewer operations than others of their communicator, as RAS counts them',
   example: [
     example(
@@ -330,6 +333,7 @@ function blockedRanks(list: readonly RankDump[], sequence: number): Finding[] {
 
 export const rankBehind: Rule = {
   id: 'rank-behind',
+  causes: ['blocks', 'hangs'],
   looksFor: 'a rank that completed everything it called and has not called what the others wait in',
   example: [
     example(
@@ -405,6 +409,7 @@ const fraction = (part: number, whole: number): string => {
 
 export const collectiveSizeMismatch: Rule = {
   id: 'collective-size-mismatch',
+  causes: ['kills', 'hangs'],
   looksFor: 'ranks in the same operation with different counts, types or operations',
   example: [
     example(
@@ -422,6 +427,7 @@ export const collectiveSizeMismatch: Rule = {
 
 export const collectiveOrderMismatch: Rule = {
   id: 'collective-order-mismatch',
+  causes: ['kills', 'hangs'],
   looksFor: 'ranks that call different operations at the same place of a communicator’s sequence',
   example: [
     example(
@@ -439,6 +445,7 @@ export const collectiveOrderMismatch: Rule = {
 
 export const collectiveTypeMismatch: Rule = {
   id: 'collective-type-mismatch',
+  causes: ['kills', 'hangs'],
   looksFor: 'ranks in the same operation with different element types',
   example: [
     example(
@@ -456,6 +463,7 @@ export const collectiveTypeMismatch: Rule = {
 
 export const deviceOrWireStuck: Rule = {
   id: 'device-or-wire-stuck',
+  causes: ['hangs'],
   looksFor: 'an operation that all ranks started alike and none finished: the fault is below the program',
   example: [
     example(
@@ -563,6 +571,7 @@ function mismatchIn(list: readonly RankDump[], wanted: 'operation' | 'type' | 'c
 
 export const watchdogTimeout: Rule = {
   id: 'watchdog-timeout',
+  causes: ['hangs'],
   looksFor: 'collectives that did not finish in time, with no fault that explains it',
   example: [
     example(
@@ -571,7 +580,7 @@ export const watchdogTimeout: Rule = {
     ),
   ],
   references: ['PyTorch: TORCH_NCCL_ASYNC_ERROR_HANDLING, flight recorder'],
-  explainedBy: 'any',
+  explainedBy: { effects: ['blocks', 'kills', 'hangs'] },
   find(job) {
     const lines: Place[] = [
       ...watchdogs(job).map(({ at }) => at),
@@ -607,6 +616,7 @@ interface AbortState {
 
 export const abortMissingOnRank: Rule = {
   id: 'abort-missing-on-rank',
+  causes: ['blocks', 'hangs'],
   looksFor: 'a rank that never aborts its communicator while the others do and make a new one',
   example: [
     example(

@@ -26,6 +26,7 @@ function byId(job: Job): Map<string, Start[]> {
 
 export const sizeMismatch: Rule = {
   id: 'nranks-mismatch',
+  causes: ['blocks'],
   looksFor: 'ranks of one communicator that were told different numbers of ranks',
   example: [
     example(
@@ -56,6 +57,7 @@ export const sizeMismatch: Rule = {
 
 export const duplicateRank: Rule = {
   id: 'duplicate-rank',
+  causes: ['blocks'],
   looksFor: 'two processes with the same rank in one communicator',
   example: [
     example(
@@ -95,6 +97,7 @@ export const duplicateRank: Rule = {
 
 export const uniqueIdMismatch: Rule = {
   id: 'unique-id-mismatch',
+  causes: ['blocks'],
   looksFor: 'ranks that wait for each other with different unique ids',
   example: [
     example(

@@ -2,7 +2,16 @@
 import type { Job } from '../model/job.js';
 import { distinctPlaces } from '../model/place.js';
 import type { NcclProcess } from '../model/process.js';
-import { firstOfEach, hosts, listed, nodeCount, some, troubles, waitingMembers } from './queries.js';
+import {
+  failuresAfter,
+  firstOfEach,
+  hosts,
+  listed,
+  nodeCount,
+  some,
+  troubles,
+  waitingMembers,
+} from './queries.js';
 import { example, type Finding, type Rule } from './rule.js';
 import { isVirtual, maySameNetwork } from './subnets.js';
 
@@ -11,6 +20,7 @@ const failures = (job: Job) => [...troubles(job, 'connect'), ...troubles(job, 'r
 
 export const ifaceVirtual: Rule = {
   id: 'iface-virtual',
+  causes: ['blocks', 'kills', 'hangs', 'slows'],
   looksFor: 'interfaces of containers, virtual machines or tunnels in the list of networks between hosts',
   example: [
     example(
@@ -72,6 +82,7 @@ function realInterface(processes: readonly NcclProcess[]): string | undefined {
 
 export const bootstrapInterfaceMismatch: Rule = {
   id: 'bootstrap-interface-mismatch',
+  causes: ['blocks'],
   looksFor: 'one host that announces an address in another network than the others, which cannot reach it',
   example: [
     example(
@@ -131,6 +142,7 @@ export const bootstrapInterfaceMismatch: Rule = {
 
 export const firewall: Rule = {
   id: 'firewall',
+  causes: ['blocks', 'kills', 'hangs'],
   looksFor: 'connections that fail between hosts of one network that both run: something blocks the ports',
   example: [
     example(
@@ -181,6 +193,7 @@ export const firewall: Rule = {
 
 export const connectTimeout: Rule = {
   id: 'connect-timeout',
+  causes: ['blocks', 'kills', 'hangs'],
   looksFor: 'connections between hosts that fail for good, with no other fault that explains it',
   example: [
     example(
@@ -227,6 +240,7 @@ export const connectTimeout: Rule = {
 
 export const initWaiting: Rule = {
   id: 'init-waiting',
+  causes: ['blocks', 'hangs'],
   looksFor: 'communicators that started and never completed',
   example: [
     example(
@@ -235,14 +249,16 @@ export const initWaiting: Rule = {
     ),
   ],
   references: [],
-  explainedBy: 'any',
+  explainedBy: { effects: ['blocks', 'kills'] },
   find(job) {
     // Where others of the communicator are done, the log of the rest is cut.
     const done = new Set(
       job.processes.flatMap(({ members }) => members.flatMap((one) => (one.completed ? [one.commId] : []))),
     );
     const waiting = waitingMembers(job).filter(
-      ({ member }) => member.commId === undefined || !done.has(member.commId),
+      ({ member, process }) =>
+        (member.commId === undefined || !done.has(member.commId)) &&
+        failuresAfter(process, member.started).length === 0,
     );
     if (waiting.length === 0) return [];
     const culprits = missingRanks(job);
@@ -281,6 +297,7 @@ function missingRanks(job: Job): number[] {
 
 export const noSocketInterface: Rule = {
   id: 'no-socket-interface',
+  causes: ['blocks'],
   looksFor: 'no interface left for the set-up: NCCL_SOCKET_IFNAME names none that is there',
   example: [
     example('n1.log', 'n1:10:10 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found'),

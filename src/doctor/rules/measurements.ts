@@ -8,6 +8,7 @@ import { example, type Finding, type Rule } from './rule.js';
 
 export const ncclTestsNotOneJob: Rule = {
   id: 'nccl-tests-not-one-job',
+  causes: ['slows'],
   looksFor: 'processes of nccl-tests that each believe to be rank 0: built without MPI, or with another one',
   example: [
     example(
@@ -106,6 +107,7 @@ const BORDER = 0.5;
 
 export const nvlinkIslands: Rule = {
   id: 'nvlink-islands',
+  causes: ['slows'],
   looksFor: 'NVLink that joins only some GPUs of a host, and runs that cross the borders',
   example: [
     example(
@@ -161,6 +163,7 @@ const BITS = 8;
 
 export const nicBandwidthCeiling: Rule = {
   id: 'nic-bandwidth-ceiling',
+  causes: ['slows'],
   looksFor: 'a bus bandwidth between hosts that is what their adapters can carry',
   example: [
     example(
@@ -271,6 +274,7 @@ export function fitSteps(points: readonly { chunk: number; us: number }[]): {
 
 export const stepLatencyBound: Rule = {
   id: 'step-latency-bound',
+  causes: ['slows'],
   looksFor: 'a bandwidth that is flat over sizes and follows the chunk size: every step costs a fixed time',
   example: [
     example(

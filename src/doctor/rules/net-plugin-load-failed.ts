@@ -28,6 +28,7 @@ function faults(job: Job) {
 
 export const netPluginLoadFailed: Rule = {
   id: 'net-plugin-load-failed',
+  causes: ['blocks', 'slows'],
   looksFor: 'a network plugin that was asked for, or that is there, and cannot be loaded',
   example: [
     example(
@@ -74,6 +75,7 @@ export const netPluginLoadFailed: Rule = {
 
 export const netSocketFallback: Rule = {
   id: 'net-socket-fallback',
+  causes: ['slows'],
   looksFor: 'several hosts over TCP although they have a faster network',
   example: [
     example(

@@ -20,6 +20,7 @@ function portRange(job: Job, host: string): { text: string; ports: number; at: P
 
 export const portsExhausted: Rule = {
   id: 'ports-exhausted',
+  causes: ['blocks', 'kills'],
   looksFor: 'no free TCP port: the local range is used up by connections of the job itself',
   example: [
     example(
@@ -70,6 +71,7 @@ export const portsExhausted: Rule = {
 
 export const portConflict: Rule = {
   id: 'port-conflict',
+  causes: ['blocks', 'kills'],
   looksFor: 'a fixed port (NCCL_COMM_ID) that another program holds',
   example: [
     example(
@@ -103,6 +105,7 @@ export const portConflict: Rule = {
 
 export const tooManyOpenFiles: Rule = {
   id: 'too-many-open-files',
+  causes: ['blocks', 'kills'],
   looksFor: 'the limit of open files (EMFILE)',
   example: [
     example('n1.log', 'n1:10:12 [0] misc/socket.cc:409 NCCL WARN Call to socket failed: Too many open files'),
@@ -134,6 +137,7 @@ export const tooManyOpenFiles: Rule = {
 
 export const peerConnectionClosed: Rule = {
   id: 'peer-connection-closed',
+  causes: ['blocks', 'kills', 'hangs'],
   looksFor: 'sockets that a peer, or the own helper thread, closed',
   example: [
     example(
@@ -142,7 +146,7 @@ export const peerConnectionClosed: Rule = {
     ),
   ],
   references: [],
-  explainedBy: 'any',
+  explainedBy: { effects: ['blocks', 'kills', 'hangs'] },
   find(job) {
     const closed = troubles(job, 'peerClosed');
     if (closed.length === 0) return [];

@@ -31,7 +31,9 @@ export function nodeCount(job: Job): number {
 }
 
 /** Hosts that write NCCL's logs. */
-export const hosts = (job: Job): string[] => [...new Set(job.processes.map(({ host }) => host))];
+export const hosts = (job: Job): string[] => [
+  ...new Set(job.processes.flatMap(({ host, isQuoted }) => (isQuoted ? [] : [host]))),
+];
 
 /** A variable as a process has it. */
 export const variable = (process: NcclProcess, name: string): string | undefined =>
@@ -71,11 +73,24 @@ export function listed(names: readonly (string | number)[], limit = 6): string {
 /** Ranks of a run that share no host with others: the run spans several hosts. */
 export const spansHosts = (run: BenchRun): boolean => hostsOfRun(run).length > 1;
 
+/** Lines that tell that a process failed after a place in its log: warnings that are no news, and failing returns. */
+export function failuresAfter(process: NcclProcess, start: Place | undefined): Place[] {
+  const isAfter = (at: Place): boolean =>
+    start === undefined || at.file !== start.file || at.line > start.line;
+  return [
+    ...process.troubles.filter(({ isWarning, trouble }) => isWarning && !NEWS.has(trouble.kind)),
+    ...process.failedReturns,
+  ].flatMap(({ at }) => (isAfter(at) ? [at] : []));
+}
+
+/** Warnings after which a process goes on. */
+const NEWS: ReadonlySet<Trouble['kind']> = new Set(['portEvent', 'retry', 'variable']);
+
 /**
  * Communicators that a process waits for: started, and nothing that comes after all ranks have met, such as the number
  * of nodes, a call, or the end.
  */
-export function waitingMembers(job: Job) {
+export function waitingMembers(job: Pick<Job, 'processes'>) {
   return job.processes.flatMap((process) =>
     process.members
       .filter(

@@ -73,6 +73,7 @@ import { peerConnectionClosed, portConflict, portsExhausted, tooManyOpenFiles } 
 import type { Rule } from './rule.js';
 import { shmNotAllowed, shmTooSmall } from './shared-memory.js';
 import { topoFileIdsMismatch, topologyFileRefused, topologyFlat } from './topology-files.js';
+import { unexplainedWarning } from './unexplained-warning.js';
 
 export const RULES: readonly Rule[] = [
   // set-up
@@ -140,6 +141,8 @@ export const RULES: readonly Rule[] = [
   gdrOff,
   firewall,
   deviceOrWireStuck,
+  // what is left
+  unexplainedWarning,
   // symptoms, each shown below its cause where one is found
   netSocketFallback,
   shmInsteadOfP2p,

@@ -14,6 +14,12 @@ export type Confidence = 'certain' | 'likely' | 'possible';
 /** What to point at, and the numbers behind it: host, rank, hca, interface, variable ... */
 export type Culprit = Readonly<Record<string, unknown>>;
 
+/**
+ * What a fault can do to a job. blocks: the set-up of communicators does not end; kills: processes or connections fail
+ * while others wait for them; hangs: operations never end; slows: everything goes on, at less speed.
+ */
+export type Effect = 'blocks' | 'kills' | 'hangs' | 'slows';
+
 export interface Finding {
   readonly severity: Severity;
   readonly confidence: Confidence;
@@ -38,11 +44,14 @@ export interface Rule {
   readonly example: readonly ExampleFile[];
   /** Where the fault is described. */
   readonly references: readonly string[];
-  /**
-   * Faults that explain this one, by id; `any` for every cause of severity error or warning. Absent for causes.
-   */
-  readonly explainedBy?: readonly string[] | 'any';
-  find(job: Job): readonly Finding[];
+  /** What the fault can do to a job; a symptom is explained only by a fault that can cause it. */
+  readonly causes?: readonly Effect[];
+  /** Faults that explain this one, by id, or by what they can do. Absent for causes. */
+  readonly explainedBy?: readonly string[] | { readonly effects: readonly Effect[] };
+  /** It looks at what the other rules leave unexplained, so it runs after them. */
+  readonly isLast?: true;
+  /** `others`: what the other rules found, for rules that are last. */
+  find(job: Job, others?: readonly Finding[]): readonly Finding[];
 }
 
 export interface ExampleFile {

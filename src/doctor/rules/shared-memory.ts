@@ -13,6 +13,7 @@ const mebibytes = (bytes: number): string => `${Math.round(bytes / 104_857.6) / 
 
 export const shmTooSmall: Rule = {
   id: 'shm-too-small',
+  causes: ['blocks', 'kills'],
   looksFor: '/dev/shm without room for a segment, as in containers with the default of 64 MiB',
   example: [
     example(
@@ -61,6 +62,7 @@ export const shmTooSmall: Rule = {
 
 export const shmNotAllowed: Rule = {
   id: 'shm-permission',
+  causes: ['blocks', 'kills'],
   looksFor: 'shared memory that may not be created or opened (different users, other IPC namespaces)',
   example: [
     example(

@@ -71,6 +71,7 @@ const users = (job: Job) =>
 
 export const topoFileIdsMismatch: Rule = {
   id: 'topo-file-ids-mismatch',
+  causes: ['slows'],
   looksFor: 'NCCL_TOPO_FILE with bus ids that the machine does not have',
   example: [
     example(
@@ -115,6 +116,7 @@ export const topoFileIdsMismatch: Rule = {
 
 export const topologyFlat: Rule = {
   id: 'topology-flat',
+  causes: ['slows'],
   looksFor:
     'a machine whose GPUs and adapters all hang on one CPU with no switch between: its topology is not known',
   example: [
@@ -159,6 +161,7 @@ export const topologyFlat: Rule = {
 
 export const topologyFileRefused: Rule = {
   id: 'topo-file-refused',
+  causes: ['blocks', 'slows'],
   looksFor: 'a topology file that NCCL cannot read, or of which it ignores parts',
   example: [
     example(

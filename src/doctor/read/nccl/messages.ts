@@ -44,6 +44,7 @@ export function readMessage(process: NcclProcess, line: LogLine, context: FileCo
   ) {
     return;
   }
+  if (readFailedReturn(process, text, context)) return;
   const trouble = troubleOf(text);
   if (trouble.kind !== 'other') addTrouble(process, trouble, { text, level, header }, false, context);
 }
@@ -58,6 +59,23 @@ function isBulk(text: string): boolean {
     text.startsWith('Tree ') ||
     text.startsWith('ReduceScatter |')
   );
+}
+
+/** `init.cc:2110 -> 4`, with a note in brackets behind in newer versions. */
+const RETURN = /^[\w/.-]+\.(?:cc|cu|h|cpp|c):\d+ (?:NCCL_\w+ )?-> (\d{1,3})\b/;
+
+/** ncclInProgress, which nonblocking communicators return all the time. */
+const IN_PROGRESS = 7;
+
+const MAX_RETURNS = 64;
+
+function readFailedReturn(process: NcclProcess, text: string, context: FileContext): boolean {
+  if (!text.includes(' -> ')) return false;
+  const code = Number(RETURN.exec(text)?.[1] ?? Number.NaN);
+  if (Number.isNaN(code)) return false;
+  if (code !== 0 && code !== IN_PROGRESS && process.failedReturns.length < MAX_RETURNS)
+    process.failedReturns.push({ code, at: here(context), text });
+  return true;
 }
 
 const VERSION = /^NCCL version (\S+)/;

@@ -133,8 +133,8 @@ const RECOGNISERS: readonly Recogniser[] = [
   ['Failed to initialize any NET plugin', /./, () => ({ kind: 'noNetwork' })],
   [
     'uda failure',
-    /Cuda failure (?:\S+:\d+ )?(?:\d+ )?'?(.*?)'?$/,
-    ([, reason = '']) => ({ kind: 'cuda', reason }),
+    /Cuda failure (?:\S+:\d+ )?(?:(\d+) )?'?(.*?)'?$/,
+    ([, code, reason = '']) => ({ kind: 'cuda', reason, number: number(code) }),
   ],
   [
     'Call to ',
@@ -155,6 +155,23 @@ const RECOGNISERS: readonly Recogniser[] = [
     /./i,
     () => ({ kind: 'misuse', what: 'blocking and nonblocking communicators in one group' }),
   ],
+  [
+    'Unrecognized element token',
+    /token "([^"]*)" when parsing (\w+)="([^"]*)"/,
+    ([, , name, value]) => ({ kind: 'variable', name: name!, value: value! }),
+  ],
+  [
+    'mismatch in rank count',
+    /from procs (\d+) : (\d+)/,
+    ([, one, other]) => ({ kind: 'rankCounts', sizes: [Number(one), Number(other)] }),
+  ],
+  ['Message truncated', /Message truncated.*/, ([what]) => ({ kind: 'wrongPeer', what })],
+  ['wrong type', /wrong type \S+ != \S+/, ([what]) => ({ kind: 'wrongPeer', what })],
+  ['wrong magic', /wrong magic \S+ != \S+/, ([what]) => ({ kind: 'wrongPeer', what })],
+  ['nvalid rank requested', /nvalid rank requested.*/, ([what]) => ({ kind: 'argument', what })],
+  [': invalid ', /^(\w+ ?: invalid \w+.*)/, ([, what]) => ({ kind: 'argument', what: what! })],
+  ['is not a valid pointer', /^\w+ ?: .* is not a valid pointer/, ([what]) => ({ kind: 'argument', what })],
+  ['argument is NULL', /^.*argument is NULL/, ([what]) => ({ kind: 'argument', what })],
 ];
 
 /** What a message reports; `other` for everything that is no known failure. */
