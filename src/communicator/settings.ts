@@ -70,6 +70,8 @@ export interface Settings {
   readonly ranksPerNode: number | undefined;
   readonly check: boolean;
   readonly sockets: boolean;
+  /** GPUs may use each other's memory. */
+  readonly peerToPeer: boolean;
   readonly switches: SwitchSettings;
   readonly shape: RankAreaShape;
 }
@@ -196,6 +198,7 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
     ranksPerNode: ranksPerNode(options, env),
     switches: switchSettings(options, env),
     check: flag('check', options.check) ?? env.TUTTI_CHECK === '1',
+    peerToPeer: env.NCCL_P2P_DISABLE !== '1',
     sockets:
       flag('sockets', options.sockets) ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),
     shape: {

@@ -12,12 +12,16 @@ const { deviceCount } = new CudaDriver();
 /** Lists of GPUs for the ranks: several on one, and one on each of all. */
 const TEAMS = [[0], [0, 0], [0, 0, 0], [0, 0, 0, 0, 0]];
 if (deviceCount > 1) TEAMS.push([0, 1], [0, 1, 1, 0]);
+/** Once more as if they did not reach each other's memory. */
+const APART = TEAMS.at(-1).slice(0, 2);
 
-for (const [number, team] of TEAMS.entries()) {
-  describe(`ranks on GPUs ${team.join(', ')}`, () => {
+for (const [number, team] of [...TEAMS, APART].entries()) {
+  const apart = team === APART;
+  describe(`ranks on GPUs ${team.join(', ')}${apart ? ' without peer access' : ''}`, () => {
     for (const [way, how] of Object.entries(ways)) {
       it(`compute what the reference does, ${way} (seed ${SEED})`, { timeout: 120_000 }, async () => {
         const random = randomFrom(SEED + 1000 * number + way.length);
+        process.env.NCCL_P2P_DISABLE = apart ? '1' : '0';
         const comms = await createLocalCommunicators(
           team.map((gpu) => cuda(gpu)),
           { timeoutMs: 10_000 },

@@ -1,6 +1,7 @@
 /**
  * Teams of ranks on GPUs that live in one process and are objects of one thread. Names of buffers are addresses: GPUs
- * of one process share an address space, and peer access makes each other's memory reachable.
+ * of one process share an address space, and peer access makes each other's memory reachable. Where it does not, areas
+ * lie in memory of the host, which all GPUs reach, and all data go through them.
  */
 import { areaLayout } from '../../collectives/gpu/area.js';
 import type { GpuTeam } from '../../collectives/gpu/call.js';
@@ -19,7 +20,7 @@ import { RankResources } from './rank-resources.js';
 /** Kernels that a GPU runs at a time for sure: streams beyond it may wait for each other (hardware queues). */
 export const MAX_RANKS_PER_DEVICE = 8;
 
-/** Throws `invalidUsage` when ranks could not run at the same time or not reach each other. */
+/** Throws `invalidUsage` when ranks could not run at the same time. */
 function checkDevices(devices: readonly CudaDevice[]): void {
   for (const device of devices) {
     const here = devices.filter((other) => other === device).length;
@@ -27,13 +28,6 @@ function checkDevices(devices: readonly CudaDevice[]): void {
       throw new TuttiError(
         'invalidUsage',
         `${here} ranks on ${device.label}; at most ${MAX_RANKS_PER_DEVICE} ranks can share a GPU`,
-      );
-    }
-    for (const peer of devices) {
-      if (device.canAccess(peer)) continue;
-      throw new TuttiError(
-        'invalidUsage',
-        `${device.label} cannot reach the memory of ${peer.label}: they have no peer-to-peer access to each other (nvidia-smi topo -p2p r); use GPUs that have`,
       );
     }
   }
@@ -54,18 +48,20 @@ export function gpuTeam(
   };
 }
 
-function describeTeam(devices: readonly CudaDevice[]): string {
+function describeTeam(devices: readonly CudaDevice[], onHost: boolean): string {
   const distinct = [...new Set(devices)];
   const where =
     distinct.length === 1
       ? `on ${distinct[0]!.label}`
-      : `on GPUs ${distinct.map(({ index }) => index).join(', ')} (${distinct[0]!.name}), which reach each other's memory`;
+      : `on GPUs ${distinct.map(({ index }) => index).join(', ')} (${distinct[0]!.name}), which ${onHost ? 'meet in memory of the host' : "reach each other's memory"}`;
   return `${devices.length} ranks of one process ${where}`;
 }
 
 export interface LocalCudaTeamOptions {
   readonly timeoutMs: number;
   readonly programs: GpuPrograms;
+  /** GPUs may use each other's memory where they can; otherwise everything goes through memory of the host. */
+  readonly peerToPeer?: boolean;
   /** Chunks in which memory for buffers is taken from the driver; by default as large as is good for GPUs. */
   readonly chunkBytes?: number;
 }
@@ -74,22 +70,23 @@ export interface LocalCudaTeamOptions {
 export function createLocalCudaTeams(
   driver: CudaDriver,
   devices: readonly CudaDevice[],
-  { timeoutMs, programs, chunkBytes = CHUNK_BYTES }: LocalCudaTeamOptions,
+  { timeoutMs, programs, peerToPeer = true, chunkBytes = CHUNK_BYTES }: LocalCudaTeamOptions,
 ): CudaTeam[] {
   checkDevices(devices);
   areaLayout(devices.length, programs.sizes);
   const size = devices.length;
+  const onHost = !peerToPeer || devices.some((device) => devices.some((peer) => !device.canAccess(peer)));
   const ranks: RankResources[] = [];
   try {
-    for (const device of devices) ranks.push(new RankResources(driver, device, size, programs.sizes));
-    for (const device of devices) for (const peer of devices) device.enablePeer(peer);
+    for (const device of devices) ranks.push(new RankResources(driver, device, size, programs.sizes, onHost));
+    if (!onHost) for (const device of devices) for (const peer of devices) device.enablePeer(peer);
   } catch (error) {
     for (const rank of ranks) rank.close();
     throw error;
   }
   const controls = createLocalControls(size, timeoutMs);
   const gpu = gpuTeam(devices, 'plain');
-  const description = describeTeam(devices);
+  const description = describeTeam(devices, onHost);
   const areas = ranks.map(({ area }) => area.address);
   const launches = new Array<number>(size).fill(0);
   const left = new Set<number>();
@@ -131,7 +128,7 @@ export function createLocalCudaTeams(
         reachable.delete(address);
       },
       nameOf: ({ allocation }, address) =>
-        allocation.foreign && !reachable.has(allocation.address) ? STAGED : address,
+        onHost || (allocation.foreign && !reachable.has(allocation.address)) ? STAGED : address,
       mapped: () => undefined,
       countLaunches: (operations) => {
         launches[rank]! += operations;

@@ -86,6 +86,13 @@ export async function openCudaProcessTeam(
   };
   try {
     checkOneHost(bootstrap);
+    if (!settings.peerToPeer) {
+      throw new TuttiError(
+        'invalidUsage',
+        'NCCL_P2P_DISABLE=1 forbids what processes on GPUs need; unset it, or use the GPUs in one process: createLocalCommunicators([cuda(0), cuda(1)])',
+        { rank },
+      );
+    }
     let own: Introduction | undefined;
     let problem: string | undefined;
     let introductions: (Introduction & Report)[];

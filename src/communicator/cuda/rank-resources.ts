@@ -31,37 +31,51 @@ const EXTENDED_LAUNCHES = 11080;
 /** Compute capability whose kernels can begin before the one before is over. */
 const OVERLAPPING_MAJOR = 9;
 
+/** Memory of the GPU, all zeros. */
+function zeroedMemory(device: CudaDevice, bytes: number): DeviceMemory {
+  const memory = new DeviceMemory(device, bytes);
+  let stream: Stream | undefined;
+  try {
+    stream = new Stream(device);
+    stream.fill(memory.address, 0, bytes);
+    stream.synchronize();
+    return memory;
+  } catch (error) {
+    memory.free();
+    throw error;
+  } finally {
+    stream?.destroy();
+  }
+}
+
 export class RankResources {
   readonly device: CudaDevice;
   /** Whether kernels may be launched that begin before the one before is over. */
   readonly overlaps: boolean;
   readonly kernels: KernelLibrary;
   /** The rank's area, zeroed. */
-  readonly area: DeviceMemory;
+  readonly area: { readonly address: number; free(): void };
   readonly words: KernelWords;
   readonly statuses: Int32Array;
   readonly #host: HostMemory;
   readonly #abort: Int32Array;
   #closed = false;
 
-  /** Throws `unhandledCudaError`, and keeps nothing, when the GPU has no room for it. */
-  constructor(driver: CudaDriver, device: CudaDevice, ranks: number, sizes: AreaSizes) {
+  /**
+   * `onHost`: the area is memory of the host, which all GPUs reach. Throws `unhandledCudaError`, and keeps nothing, when
+   * there is no room for it.
+   */
+  constructor(driver: CudaDriver, device: CudaDevice, ranks: number, sizes: AreaSizes, onHost = false) {
     this.device = device;
     this.overlaps = device.major >= OVERLAPPING_MAJOR && driver.version >= EXTENDED_LAUNCHES;
     device.retain();
     let host: HostMemory | undefined;
-    let area: DeviceMemory | undefined;
+    let area: RankResources['area'] | undefined;
     try {
       this.kernels = kernelsOf(driver, device);
       host = new HostMemory(device, STATUS_OFFSET + MAX_GPU_BLOCKS * 4);
-      area = new DeviceMemory(device, areaLayout(ranks, sizes).bytes);
-      const stream = new Stream(device);
-      try {
-        stream.fill(area.address, 0, area.bytes);
-        stream.synchronize();
-      } finally {
-        stream.destroy();
-      }
+      const { bytes } = areaLayout(ranks, sizes);
+      area = onHost ? new HostMemory(device, bytes) : zeroedMemory(device, bytes);
     } catch (error) {
       area?.free();
       host?.free();

@@ -1,13 +1,21 @@
 /** Calls on GPUs of a fake driver, whose kernels run in the interpreter, against the reference. */
 import { describe, expect, it } from 'vitest';
+import { effort } from '../../effort.js';
 import { randomCase, runCase, ways } from '../../gpu/cases.mjs';
 import { randomFrom } from '../../gpu/random.mjs';
 import { fakeGpus, fakeProcesses } from './fake-gpus.js';
+
+/** GPUs that do not reach each other. */
+const apart: typeof fakeGpus = (gpus, options) => fakeGpus(gpus, { ...options, access: (a, b) => a === b });
+
+/** Calls of each team in each way. */
+const CASES = effort(5, 40);
 
 const TEAMS = [
   ['one rank', fakeGpus, [0]],
   ['two ranks on a GPU', fakeGpus, [0, 0]],
   ['three ranks on two GPUs', fakeGpus, [0, 1, 1]],
+  ['two ranks that meet in memory of the host', apart, [0, 1]],
   ['three processes on two GPUs', fakeProcesses, [0, 1, 1]],
 ] as const;
 
@@ -16,7 +24,7 @@ describe.each(TEAMS)('%s', (_, open, gpus) => {
     const seed = Number(process.env.SEED ?? 7) + way.length;
     const random = randomFrom(seed);
     const { comms, driver } = await open(gpus, { seed });
-    for (let k = 0; k < 12; k++) {
+    for (let k = 0; k < CASES; k++) {
       const one = randomCase(random, gpus.length, 60);
       expect(await runCase(comms, one, how), `case ${k} of seed ${seed}`).toEqual([]);
     }

@@ -54,6 +54,9 @@ interface Allocation {
 /** Start of a context's handle; the device's index is added. */
 const CONTEXT = 0xc0;
 
+/** Memory of the host below this size holds the words of a rank. */
+const WORDS_BYTES = 2048;
+
 /** Addresses of arrays of this process: beyond all regions of the interpreter. */
 const FIRST_ARRAY = 2 ** 47;
 
@@ -281,7 +284,10 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   }
   cuMemHostAlloc(address: Out, bytes: number): number {
     const code = this.#allocate(address, bytes, true);
-    if (code === CUDA.success) this.#ranks.set(address[0], this.#ranks.size % this.#options.ranks);
+    // What is small begins with the abort word of the next rank; areas are larger.
+    if (code === CUDA.success && bytes < WORDS_BYTES) {
+      this.#ranks.set(address[0], this.#ranks.size % this.#options.ranks);
+    }
     return code;
   }
   cuMemFreeHost(address: number): number {
