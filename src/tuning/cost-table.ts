@@ -3,9 +3,11 @@
  *
  * (NCCL 2.30.7, enqueue.cc.)
  */
+
 import type { ElementType } from '../kernel/element-types.js';
 import { MAX_COLLNET_DIRECT_RANKS } from '../topology/connect/collnet-direct.js';
 import { NVLS_ARITY } from '../topology/connect/nvls.js';
+import { countText } from '../topology/report/quantities.js';
 import { isCollnet, isNvls } from './algorithms.js';
 import { f32 } from './arithmetic.js';
 import { collnetSupports, nvlsReduces, nvlsSupports, type TuningCall } from './call.js';
@@ -86,7 +88,7 @@ function refusal(
     if (input.maxLocalRanks > MAX_COLLNET_DIRECT_RANKS) {
       return {
         rule: 'collnet-local-ranks',
-        reason: `a node has ${input.maxLocalRanks} ranks, CollNet serves ${MAX_COLLNET_DIRECT_RANKS} at most`,
+        reason: `a node has ${countText(input.maxLocalRanks, 'rank')}, CollNet serves ${MAX_COLLNET_DIRECT_RANKS} at most`,
       };
     }
   }
@@ -99,13 +101,13 @@ function refusal(
     if (fn !== 'AllReduce' && input.localRanks > NVLS_ARITY) {
       return {
         rule: 'nvls-local-ranks',
-        reason: `the node has ${input.localRanks} ranks, NVLS serves ${NVLS_ARITY} at most for ${fn}`,
+        reason: `the node has ${countText(input.localRanks, 'rank')}, NVLS serves ${NVLS_ARITY} at most for ${fn}`,
       };
     }
     if (algorithm === 'NVLS' && input.nNodes > 1 && !support.collnet) {
       return {
         rule: 'nvls-collnet',
-        reason: `NVLS over ${input.nNodes} nodes goes through CollNet: ${collnetRefusal(input, operation).reason}`,
+        reason: `NVLS over ${countText(input.nNodes, 'node')} goes through CollNet: ${collnetRefusal(input, operation).reason}`,
       };
     }
   }

@@ -4,7 +4,9 @@
  * NCCL sets the bandwidth of an excluded candidate to 0; here each also says why. All rules that apply are listed, so
  * that one can see what else would be in the way. (NCCL 2.30.7, tuning.cc.)
  */
+
 import { type LogSink, SILENT } from '../topology/log.js';
+import { countText } from '../topology/report/quantities.js';
 import { PATH_TYPE_NAMES, PathType } from '../topology/system/path-type.js';
 import { functionsOf, graphOf, hasProtocol, isCollnet, isNvls, isScattered } from './algorithms.js';
 import type { Why } from './exclusion.js';
@@ -36,7 +38,10 @@ export function skipped(
   if (isNvls(algorithm)) {
     const { nChannels } = input.graphs.nvls;
     if (nChannels < 2) {
-      return { rule: 'nvls-channels', reason: `the NVLS graph has ${nChannels} channels, NVLS needs 2` };
+      return {
+        rule: 'nvls-channels',
+        reason: `the NVLS graph has ${countText(nChannels, 'channel')}, NVLS needs 2`,
+      };
     }
   }
   return algorithm === 'PAT' ? patOff(input) : undefined;
@@ -63,7 +68,7 @@ function patOff({ minSm, nNodes, nRanks, plainNetDevice, settings }: TuningInput
   if (nNodes !== nRanks) {
     return {
       rule: 'pat-local-ranks',
-      reason: `${nRanks} ranks on ${nNodes} nodes: PAT is used with one GPU per node only`,
+      reason: `${countText(nRanks, 'rank')} on ${countText(nNodes, 'node')}: PAT is used with one GPU per node only`,
       variable,
     };
   }
@@ -114,7 +119,7 @@ function unsupported(input: TuningInput, fn: NcclFunction, algorithm: NcclAlgori
   if (needsCollnet && !collnet.enabled) {
     const reason =
       algorithm === 'NVLS'
-        ? `NVLS over ${nNodes} nodes goes through CollNet, which is not in use`
+        ? `NVLS over ${countText(nNodes, 'node')} goes through CollNet, which is not in use`
         : 'CollNet is not in use';
     reasons.push({ rule: 'collnet-off', reason, variable: 'NCCL_COLLNET_ENABLE' });
   }
@@ -139,7 +144,7 @@ function unsupported(input: TuningInput, fn: NcclFunction, algorithm: NcclAlgori
     if (maxLocalRanks > collnet.setupHeads) {
       reasons.push({
         rule: 'collnet-scattered',
-        reason: `a node has ${maxLocalRanks} ranks, more than its ${collnet.setupHeads} CollNet heads`,
+        reason: `a node has ${countText(maxLocalRanks, 'rank')}, more than its ${countText(collnet.setupHeads, 'CollNet head')}`,
       });
     }
   }

@@ -3,10 +3,12 @@
  *
  * What needs plugins or drivers (whether CollNet and NVLS came up, and what they can do) is the caller's to say.
  */
+
 import { TuttiError } from '../errors/tutti-error.js';
 import type { ConnectedCommunicator } from '../topology/connect/communicator.js';
 import { type ConnectConfig, ctaBounds } from '../topology/connect/config.js';
 import { graphHeads } from '../topology/connect/preset.js';
+import { countText } from '../topology/report/quantities.js';
 import type { TopologySettings } from '../topology/settings.js';
 import { resolveCtaPolicy } from './cta-policy.js';
 import type { CollnetFacts, TuningInput } from './input.js';
@@ -33,7 +35,10 @@ export function tuningInput(view: CommunicatorView): TuningInput {
   const { comm, topology, settings, config = {}, rank = 0, collnet = {} } = view;
   const node = comm.nodes[comm.rankToNode[rank] ?? -1];
   if (node === undefined) {
-    throw new TuttiError('invalidArgument', `rank ${rank} is not in a communicator of ${comm.nRanks} ranks`);
+    throw new TuttiError(
+      'invalidArgument',
+      `rank ${rank} is not in a communicator of ${countText(comm.nRanks, 'rank')}`,
+    );
   }
   const { system, ranks, graphs } = node.domain;
   const directHeads = graphHeads(graphs.collnetDirect).length;

@@ -14,10 +14,12 @@
  *
  * Bytes per link and the longest chain of messages are counted on the way.
  */
+
 import { protocolsOf, supports } from '../collectives/registry.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { Program } from '../kernel/ir.js';
 import { needsEqualNodes } from '../planning/connected-algorithms.js';
+import { countText } from '../topology/report/quantities.js';
 import type { VerifiedCall } from './call.js';
 import { blocksOf, type PortTraffic, VerifiedTeam } from './team.js';
 import { type Traffic, TrafficCounter } from './traffic.js';
@@ -92,7 +94,7 @@ function check(call: VerifiedCall): void {
   }
   // A communicator of one rank copies by itself, without a program.
   if (!Number.isInteger(ranks) || ranks < 2)
-    refuse(`${ranks} ranks have no programs to verify; give 2 or more`);
+    refuse(`${countText(ranks, 'rank')}: no programs to verify; give 2 or more`);
   if (!Number.isInteger(count) || count < 0) refuse(`${count} elements: give a whole number from 0 on`);
   if (!Number.isInteger(root) || root < 0 || root >= ranks) {
     refuse(`root ${root} is none of the ranks 0 to ${ranks - 1}`);

@@ -319,7 +319,7 @@ describe('faults in programs are found', () => {
 
 describe('what cannot be verified', () => {
   it.each([
-    [{ ranks: 1 }, '1 ranks have no programs'],
+    [{ ranks: 1 }, '1 rank: no programs to verify'],
     [{ algorithm: 'Tree', collective: 'allGather' }, 'Tree does not do allGather'],
     [{ algorithm: 'TwoShot', protocol: 'LL' }, 'TwoShot has no LL programs'],
     [{ root: 4 }, 'root 4 is none of the ranks 0 to 3'],

@@ -3,7 +3,8 @@
  *
  * The model is linear in starts, steps and inverse bandwidths, so the constants of a pair are those of least squares, of
  * relative errors (a microsecond matters at 1 us and not at 1 ms), with no constant below zero. Samples need not
- * determine all of them: what they leave open stays near the constants that the fit begins with.
+ * determine all of them: what they leave open stays near the constants that the fit begins with, all of them scaled by
+ * how much slower or faster this machine is on the whole.
  */
 import { type Candidate, candidateName, type DataCollective } from './candidates.js';
 import { type CandidateConstants, featuresOf, type HostCall, type HostPath, type HostTable } from './cost.js';
@@ -16,10 +17,14 @@ export interface HostTime {
 }
 
 /** Weight of the square of a constant's relative distance from where it began, for each sample's relative error. */
-const PRIOR_WEIGHT = 2e-4;
+const PRIOR_WEIGHT = 1e-5;
 
 /** Rounds of the descent; it is convex and has seven unknowns. */
-const ROUNDS = 2000;
+const ROUNDS = 200;
+
+/** Fits one after the other, each from the constants of the one before, of which it keeps this share at least. */
+const REPETITIONS = 20;
+const LEAST_SHARE = 0.2;
 
 /** GB/s: no core moves more, so no bandwidth is fitted above it; starts and steps are at least a nanosecond. */
 const MOST_BANDWIDTH = 400;
@@ -72,13 +77,23 @@ function fitCandidate(
   cores: number,
   path: HostPath,
 ): CandidateConstants {
-  const prior = toUnknowns(begin);
   const rows = times.map(({ candidate, call, microseconds }) => {
     const { isCrowded, start, step, bytes } = featuresOf(candidate, call, cores, path);
     const row = isCrowded ? [0, 0, start, step, ...bytes] : [start, step, 0, 0, ...bytes];
     return row.map((value) => value / microseconds);
   });
-  return fromUnknowns(descend(rows, prior));
+  const unscaled = toUnknowns(begin);
+  const predicted = rows
+    .map((row) => row.reduce((sum, value, i) => sum + value * unscaled[i]!, 0))
+    .sort((a, b) => a - b);
+  const scale = 1 / predicted[Math.floor(predicted.length / 2)]!;
+  let x = unscaled.map((value) => scale * value);
+  for (let again = 0; again < REPETITIONS; again++) {
+    // Where it went is where it begins again, so that a far beginning does not hold it back.
+    const prior = x;
+    x = descend(rows, prior).map((value, i) => Math.max(value, LEAST_SHARE * prior[i]!));
+  }
+  return fromUnknowns(x);
 }
 
 /**

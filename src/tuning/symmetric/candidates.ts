@@ -5,6 +5,7 @@
  */
 
 import { ELEMENT_TYPES, type ElementType } from '../../kernel/element-types.js';
+import { countText } from '../../topology/report/quantities.js';
 import type { DeviceReduction } from '../call.js';
 import type { SymmetricFacts } from './facts.js';
 import {
@@ -139,7 +140,7 @@ function exclusionOf(
   }
   if ((kernel.gin === true) !== overNetwork) {
     const reason = overNetwork
-      ? `only ${lsaRanks} of ${nRanks} ranks reach each other's memory`
+      ? `only ${lsaRanks} of ${countText(nRanks, 'rank')} reach each other's memory`
       : "all ranks reach each other's memory without the network";
     return { rule: 'lsa-team', reason };
   }
