@@ -3,7 +3,7 @@
  * the times, and writes them where communicators look for them.
  */
 import { mkdirSync } from 'node:fs';
-import { cpus } from 'node:os';
+import { cpus, loadavg } from 'node:os';
 import { dirname } from 'node:path';
 import { constantsPath } from '../../../communicator/host-constants-file.js';
 import { TuttiError } from '../../../errors/tutti-error.js';
@@ -30,6 +30,9 @@ const MOST_RANKS = 16;
 const SIZES = [64, 512, 2048, 8192, 32768, 131072, 524288, 2 ** 21, 2 ** 23];
 const CROWDED_SIZES = [64, 2048, 16384, 65536, 524288, 2 ** 22];
 const SOCKET_SIZES = [64, 16384, 2 ** 20, 2 ** 22];
+
+/** Load per core from which on times say more of others than of us. */
+const BUSY = 0.5;
 
 const ROUNDS = 5;
 const SAMPLE_MS = 1;
@@ -58,6 +61,12 @@ export async function fitCommand(
   }
   const cores = coreCount();
   const ranks = options.ranks ?? ranksToMeasure(cores);
+  const [load] = loadavg();
+  if (load! > cores * BUSY) {
+    say(
+      `Other programs keep this machine busy (load ${load!.toFixed(1)}): times will be too long; run it again when it is quiet.`,
+    );
+  }
   const since = performance.now();
   const times: Record<HostPath, HostTime[]> = { window: [], socket: [] };
   for (const count of ranks) {
