@@ -46,6 +46,11 @@ export function modelBandwidth(input: TuningInput, constants: TuningConstants, c
   return f32(bus * ratio);
 }
 
+/** GB/s that all channels carry together, before it is counted by what the user's message sees. */
+export function carriedBandwidth(input: TuningInput, constants: TuningConstants, cell: ModelCell): number {
+  return busBandwidth(input, constants, cell, graphOf(input.graphs, cell.algorithm));
+}
+
 /** What all channels carry. */
 function busBandwidth(
   input: TuningInput,

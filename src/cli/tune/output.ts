@@ -11,7 +11,7 @@ import { isScattered } from '../../tuning/algorithms.js';
 import { callReport } from '../../tuning/report/call-report.js';
 import { type JsonInput, tuningJson } from '../../tuning/report/json.js';
 import type { MessageKind } from '../../tuning/report/message.js';
-import { bytesText } from '../../tuning/report/quantities.js';
+import { exactBytesText } from '../../tuning/report/quantities.js';
 import { sweepSvg } from '../../tuning/report/svg.js';
 import { type Sweep, sweepOf, sweepReport } from '../../tuning/report/sweep-report.js';
 import { whatIfCall, whatIfSweep } from '../../tuning/report/what-if-report.js';
@@ -183,7 +183,7 @@ function roundedText(bytes: number, { study, calls }: Sweep): string {
   const { type } = study.kind;
   const { nRanks } = study.tables.input;
   const per = isScattered(study.function) ? ` for each of ${nRanks} ranks` : '';
-  return `${bytesText(bytes)} are no whole number of ${type}${per}; ${bytesText(calls[0]!.call.bytes)} are.`;
+  return `${exactBytesText(bytes)} are no whole number of ${type}${per}; ${exactBytesText(calls[0]!.call.bytes)} are.`;
 }
 
 function alternativeText(

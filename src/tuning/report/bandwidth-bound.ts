@@ -6,11 +6,11 @@
 import { listText } from '../../topology/report/quantities.js';
 import { PATH_TYPE_NAMES } from '../../topology/system/path-type.js';
 import { graphNameOf } from '../algorithms.js';
-import { type ModelCell, modelBandwidth } from '../bandwidth.js';
+import { carriedBandwidth, type ModelCell, modelBandwidth } from '../bandwidth.js';
 import { GENERATIONS, type Generation, type TuningConstants } from '../constants.js';
 import type { ModelGraphs } from '../input.js';
 import type { TuningTables } from '../model.js';
-import { numberText } from './quantities.js';
+import { numberText, percentText } from './quantities.js';
 
 /** Tables of the model that cap bandwidths. */
 export const CAP_TABLES = [
@@ -31,13 +31,17 @@ export type BandwidthBound =
       readonly channels: number;
       readonly each: number;
       readonly path: string;
+      readonly share: number;
     }
-  /** A number of the model, GB/s of a channel, or of all for LL. */
+  /** A number of the model, GB/s of a channel, or of all for LL, where `channels` is 1. */
   | {
       readonly kind: 'cap';
       readonly table: CapTable;
       readonly generation: Generation;
       readonly value: number;
+      readonly channels: number;
+      /** What algorithm and protocol leave of the bound: all channels carry the product of the three. */
+      readonly share: number;
     };
 
 /** By how much an input is lowered, and from which loss on it mattered: far above what single precision rounds off. */
@@ -50,6 +54,8 @@ export function bandwidthBounds({ input, constants }: TuningTables, cell: ModelC
   const slower = (changed: number) => changed < bandwidth * UNCHANGED;
   const name = graphNameOf(cell.algorithm);
   const graph = input.graphs[name];
+  const carried = carriedBandwidth(input, constants, cell);
+  const share = (channels: number, each: number) => carried / (channels * each);
   const bounds: BandwidthBound[] = [];
   // On one node no channel reaches a NIC: both speeds are those between GPUs.
   const outer = input.nNodes === 1 ? (['inside', 'typeIntra'] as const) : (['network', 'typeInter'] as const);
@@ -67,6 +73,7 @@ export function bandwidthBounds({ input, constants }: TuningTables, cell: ModelC
         channels: graph.nChannels,
         each: graph[speed],
         path: PATH_TYPE_NAMES[graph[type]] ?? `${graph[type]}`,
+        share: share(graph.nChannels, graph[speed]),
       });
     }
   }
@@ -77,7 +84,9 @@ export function bandwidthBounds({ input, constants }: TuningTables, cell: ModelC
       const column = constants[table][generation].findIndex((_, at) =>
         slower(modelBandwidth(input, withLowered(constants, table, generation, at), cell)),
       );
-      bounds.push({ kind: 'cap', table, generation, value: constants[table][generation][column]! });
+      const value = constants[table][generation][column]!;
+      const channels = table === 'llMaxBws' ? 1 : graph.nChannels;
+      bounds.push({ kind: 'cap', table, generation, value, channels, share: share(channels, value) });
     }
   }
   return bounds;
@@ -108,22 +117,31 @@ const GRAPH_WORDS: Readonly<Record<keyof ModelGraphs, string>> = {
 export const graphWord = (graph: keyof ModelGraphs): string => GRAPH_WORDS[graph];
 
 const CAP_WORDS: Readonly<Record<CapTable, string>> = {
-  llMaxBws: 'for LL',
-  perChMaxRingLL128Bws: 'per channel (LL128 rings)',
-  perChMaxTreeLL128Bws: 'per channel (LL128 trees)',
-  perChMaxTreeBws: 'per channel (trees)',
-  perChMaxNVLSTreeBws: 'per channel (NVLS trees)',
+  llMaxBws: 'LL',
+  perChMaxRingLL128Bws: 'LL128 rings',
+  perChMaxTreeLL128Bws: 'LL128 trees',
+  perChMaxTreeBws: 'trees',
+  perChMaxNVLSTreeBws: 'NVLS trees',
 };
 
-/** `8 ring channels of 48 GB/s to the NICs`, `NCCL's cap of 29 GB/s per channel (LL128 trees)` */
+/** Shares nearer to 1 than this are all of it. */
+const ALL = 0.005;
+
+/** `, of which 85 % count`; nothing if all do. */
+const shareText = ({ share }: BandwidthBound): string =>
+  Math.abs(share - 1) < ALL ? '' : `, of which ${percentText(share)} count`;
+
+/** `8 ring channels of 48 GB/s to the NICs`, `8 channels at NCCL's cap of 29 GB/s for LL128 trees, of which 85 % count` */
 export function boundText(bound: BandwidthBound): string {
+  const noun = bound.channels === 1 ? 'channel' : 'channels';
   if (bound.kind === 'cap') {
-    return `NCCL's cap of ${numberText(bound.value)} GB/s ${CAP_WORDS[bound.table]}`;
+    const { table, channels, value } = bound;
+    const all = table === 'llMaxBws' ? '' : `${channels} ${noun} at `;
+    return `${all}NCCL's cap of ${numberText(value)} GB/s for ${CAP_WORDS[table]}${shareText(bound)}`;
   }
   const { graph, side, channels, each } = bound;
   const where = side === 'inside' ? 'between GPUs' : 'to the NICs';
-  const noun = channels === 1 ? 'channel' : 'channels';
-  return `${channels} ${graphWord(graph)} ${noun} of ${numberText(each)} GB/s ${where}`;
+  return `${channels} ${graphWord(graph)} ${noun} of ${numberText(each)} GB/s ${where}${shareText(bound)}`;
 }
 
 /** Text for all bounds of a candidate. */

@@ -3,6 +3,7 @@
  */
 import { listText } from '../../topology/report/quantities.js';
 import { type Style, wrap } from '../../topology/report/style.js';
+import { carriedBandwidth } from '../bandwidth.js';
 import { modelOf } from '../model.js';
 import { type BandwidthBound, bandwidthBounds, boundsText, graphWord } from './bandwidth-bound.js';
 import { LARGEST_BYTES } from './boundaries.js';
@@ -143,6 +144,8 @@ function termTexts({ study, call, limits }: CallReport, chosen: Candidate): stri
   const first = dominance === undefined ? '' : `${dominance[0]!.toUpperCase()}${dominance.slice(1)}. `;
   const { bandwidth } = modelOf(study.tables, study.function, algorithm, protocol);
   const bounds = bandwidthBounds(study.tables, cell);
+  const { input, constants } = study.tables;
+  const times = numberText(carriedBandwidth(input, constants, cell) / bandwidth);
   const speed = `${bytesText(call.call.bytes)} at ${numberText(terms.bandwidth)} GB/s`;
   const efficiency =
     terms.efficiency === 1
@@ -150,7 +153,7 @@ function termTexts({ study, call, limits }: CallReport, chosen: Candidate): stri
       : `, ${percentText(terms.efficiency)} (efficiency of trees at this size) of ${numberText(bandwidth)} GB/s`;
   return [
     `${first}Latency ${timeText(terms.latency)}: ${parts}${factor}.`,
-    `Bytes ${timeText(terms.bytes)}: ${speed}${efficiency}; the limit is ${boundsText(bounds)}.`,
+    `Bytes ${timeText(terms.bytes)}: ${speed}${efficiency}; channels carry ${times} times the message, and the limit is ${boundsText(bounds)}.`,
     ...fullestTexts(bounds, limits),
   ];
 }
@@ -200,10 +203,16 @@ function rangeTexts(study: FunctionStudy, call: PlacedStudy, chosen: Candidate):
   ];
   texts.push(
     where.length === 0
-      ? `${nextLabel} is faster than ${name} at no size.`
+      ? `There is no size at which ${nextLabel} is faster than ${name}.`
       : `${nextLabel} would be faster than ${name} ${where.join(', and ')}.`,
   );
   return texts;
+}
+
+/** `; us x 1024`: what the sum of both terms is multiplied by to be the cost; nothing if it is the cost. */
+function costFactorText({ terms, time, isModelled }: Candidate): string {
+  if (terms === undefined || isModelled || !(time > 0)) return '';
+  return `; us x ${numberText(time / (terms.latency + terms.bytes))}`;
 }
 
 /** All candidates with their times, fastest first. */
@@ -226,7 +235,7 @@ export function candidateTable(
       terms === undefined ? '' : timeCell(terms.bytes),
       bandwidthCell(algbw),
       bandwidthCell(busbw),
-      terms === undefined ? '' : factor === '' ? sum : `${factor}(${sum})`,
+      terms === undefined ? '' : `${factor === '' ? sum : `${factor}(${sum})`}${costFactorText(one)}`,
     ];
   });
   const columns = [

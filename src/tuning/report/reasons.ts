@@ -4,7 +4,7 @@
  */
 import { hasProtocol } from '../algorithms.js';
 import type { Exclusion, ExclusionRule } from '../exclusion.js';
-import { NCCL_ALGORITHMS, NCCL_PROTOCOLS } from '../names.js';
+import { NCCL_ALGORITHMS, NCCL_PROTOCOLS, type NcclAlgorithm } from '../names.js';
 import { type CallStudy, type Candidate, labelOf } from './candidate.js';
 import { moreText, numberText, percentText, timesText, timeText } from './quantities.js';
 import type { TimeTerms } from './time-terms.js';
@@ -28,6 +28,13 @@ const SAME = 1e-5;
 /** Differences below this, microseconds, are what single precision rounds off. */
 const NOTHING = 1e-6;
 
+/** `59.16`, and where not all of the model's bandwidth counts at a size, `59.16 = 60 % of 98.6`. */
+function speedText({ bandwidth, efficiency }: TimeTerms): string {
+  const part =
+    efficiency === 1 ? '' : ` = ${percentText(efficiency)} of ${numberText(bandwidth / efficiency)}`;
+  return `${numberText(bandwidth)}${part}`;
+}
+
 /**
  * Why the better one is faster than the other at a size: a clause that follows `Ring/LL takes 78.8 us: `.
  */
@@ -39,7 +46,7 @@ export function comparison(better: Candidate, other: Candidate): string {
   const bytes = other.terms.bytes - better.terms.bytes;
   const name = labelOf(better);
   const latencies = timesText(better.terms.latency, other.terms.latency);
-  const speeds = `${numberText(better.terms.bandwidth)} against ${numberText(other.terms.bandwidth)} GB/s`;
+  const speeds = `${speedText(better.terms)} against ${speedText(other.terms)} GB/s`;
   if (better.time === other.time) return `both take as long; NCCL takes the one that it lists first`;
   if (latency > NOTHING && bytes > NOTHING) {
     return `${name} has less latency (${latencies}) and more bandwidth (${speeds})`;
@@ -111,7 +118,7 @@ export function changeReason({ before, after }: ChangePoint): string {
   const times = timesText(is.time, was.time);
   if (jumps.length > 0) return `${jumps.join(' and ')}; ${labelOf(is)} takes ${times}`;
   const more = is.terms.latency - was.terms.latency;
-  const speeds = `${numberText(is.terms.bandwidth)} against ${numberText(was.terms.bandwidth)} GB/s`;
+  const speeds = `${speedText(is.terms)} against ${speedText(was.terms)} GB/s`;
   if (more > NOTHING) {
     return `its higher bandwidth (${speeds}) has made up for ${timeText(more)} more latency (${timesText(is.terms.latency, was.terms.latency)})`;
   }
@@ -202,7 +209,10 @@ export function exclusionTexts(excluded: readonly Exclusion[]): string[] {
       .filter(({ algorithm, protocol }) => !hasProtocol(algorithm, protocol))
       .map(({ algorithm }) => algorithm),
   );
-  const only = [...simple].filter((algorithm) => !never.has(algorithm));
+  // An algorithm that is out with every protocol has been named with its reason.
+  const isOut = (algorithm: NcclAlgorithm) =>
+    excluded.some((one) => one.algorithm === algorithm && one.protocol === 'Simple');
+  const only = [...simple].filter((algorithm) => !never.has(algorithm) && !isOut(algorithm));
   if (only.length > 0) texts.push(`LL and LL128 of ${only.join(', ')}: no such kernels`);
   return texts;
 }

@@ -12,7 +12,7 @@ import type { GraphLimits } from './graph-limits.js';
 import { latencyParts, latencySum } from './latency-parts.js';
 import { reduces } from './message.js';
 import { channelCount } from './placed-call.js';
-import { bandwidthCell, busFactor, bytesText, FUNCTION_WORDS, timeCell } from './quantities.js';
+import { bandwidthCell, busFactor, bytesText, FUNCTION_WORDS, numberText, timeCell } from './quantities.js';
 import { changeReason, exclusionTexts, timeChange } from './reasons.js';
 import { type Change, changeBetween, type FunctionStudy, type PlacedStudy } from './study.js';
 import { symmetricSweep } from './symmetric-report.js';
@@ -68,6 +68,7 @@ export function sweepReport(sweep: Sweep, limits: GraphLimits, style: Style): st
   if (model.length > 0) {
     const title = 'What NCCL predicts: latency (us) plus the bytes by the bandwidth of the message (GB/s)';
     lines.push('', style.heading(title), ...modelTable(model, study, style));
+    point(carriedText(study));
     for (const text of boundTexts(model, limits)) point(text);
   }
   const excluded = exclusionTexts(calls[0]!.excluded);
@@ -193,6 +194,13 @@ function modelTable(
     boundsText(bounds),
   ]);
   return textTable(columns, cells, style.width).flat();
+}
+
+/** How limits, which are of what channels carry, and the bandwidth of a message go together. */
+function carriedText({ tables, function: fn }: FunctionStudy): string {
+  const times = numberText(busFactor(fn, tables.input.nRanks));
+  const trees = fn === 'AllReduce' ? ', those of trees 2 times' : '';
+  return `Limits are of what the channels carry: ${times} times the bytes of the message${trees}.`;
 }
 
 /** The links that fill up where a graph is the limit. */

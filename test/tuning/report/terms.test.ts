@@ -170,7 +170,7 @@ describe('the bounds of a bandwidth', () => {
       '8 CollNet chain channels of 48 GB/s between GPUs',
     );
     expect(bound(singleGpuNodes(), { fn: 'AllGather', algorithm: 'PAT', protocol: 'Simple' })).toBe(
-      '2 tree channels of 12 GB/s to the NICs',
+      '2 tree channels of 12 GB/s to the NICs, of which 75 % count',
     );
   });
 });
