@@ -65,19 +65,27 @@ function directShape(team: GpuTeam, collective: GpuCollective, bytes: number): G
     unroll: number,
     copies: 'push' | 'pull' | 'split' = 'push',
     residency = 1,
-  ): GpuShape => ({
-    program: 'Direct',
-    blocks: Math.min(blocks, resident(team, residency)),
-    threads: DIRECT_THREADS,
-    unroll,
-    residency,
-    copies,
-  });
+    threads = DIRECT_THREADS,
+  ): GpuShape => {
+    const shape = { program: 'Direct', copies } as const;
+    if (team.ranks === 2) {
+      return { ...shape, blocks: Math.min(blocks, resident(team, residency)), threads, unroll, residency };
+    }
+    // The addresses and packets of many ranks want the registers that more threads and packets would take.
+    return {
+      ...shape,
+      blocks: Math.min(blocks, resident(team, 1)),
+      threads: team.ranks > 8 ? DIRECT_THREADS / 2 : DIRECT_THREADS,
+      unroll: team.ranks > 8 ? 1 : Math.min(unroll, team.ranks > 4 ? 2 : 4),
+      residency: 1,
+    };
+  };
   const all = resident(team, 1);
   switch (collective) {
     case 'allReduce':
       if (bytes <= 4 * MB) return of(64, 2);
-      return bytes < 128 * MB ? of(all, 4) : of(2 * all, 4, 'push', 2);
+      if (bytes < 16 * MB) return of(all, 4);
+      return bytes < 128 * MB ? of(all, 2, 'push', 1, 2 * DIRECT_THREADS) : of(2 * all, 4, 'push', 2);
     case 'reduceScatter':
       return bytes < 128 * MB ? of(64, bytes < MB ? 2 : 4) : of(all, 8);
     case 'broadcast':
@@ -103,5 +111,6 @@ export function gpuShape(team: GpuTeam, call: GpuCall): GpuShape {
 
 /** Whether a launch of so much may begin before the one before in its stream is over; see GpuLaunch. */
 export function mayOverlap(team: GpuTeam, call: GpuCall): boolean {
-  return team.ranksPerDevice === 1 && callBytes(call) < 8 * MB;
+  const most = call.collective === 'allReduce' ? 64 * MB : 8 * MB;
+  return team.ranksPerDevice === 1 && callBytes(call) < most;
 }
