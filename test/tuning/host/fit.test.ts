@@ -45,7 +45,7 @@ function timesOf(one: CandidateConstants, noise: () => number): HostTime[] {
 }
 
 describe('a fit', () => {
-  it('predicts what it was made of within the noise, whatever the constants, and touches no others', () => {
+  it('predicts what it was made of within the noise, whatever the constants, and touches no others [C21-23]', () => {
     fc.assert(
       fc.property(
         constants,
