@@ -16,6 +16,9 @@ const VARIABLE = /^(?:NCCL|TUTTI)_[A-Z0-9_]+$/;
 /** Variables of NCCL that reasons name and nothing reads, with the folder. */
 const ONLY_NAMED = new Set(['tuning NCCL_COLLNET_ENABLE', 'tuning NCCL_NVLS_ENABLE']);
 
+/** The folder that looks for variables in logs of other programs, not in the environment. */
+const READS_LOGS = 'doctor';
+
 /** Variables that a source text reads. */
 function variablesOf(text: string): Set<string> {
   const found = new Set<string>();
@@ -41,6 +44,7 @@ function readers(): Map<string, Set<string>> {
   for (const path of readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' })) {
     if (!path.endsWith('.ts')) continue;
     const folder = path.split('/')[0]!;
+    if (folder === READS_LOGS) continue;
     for (const name of variablesOf(readFileSync(join(ROOT, 'src', path), 'utf8'))) {
       if (ONLY_NAMED.has(`${folder} ${name}`)) continue;
       found.set(name, (found.get(name) ?? new Set()).add(folder));
