@@ -36,7 +36,9 @@ export type FrameworkEvent = Event &
         readonly pid: number | undefined;
       }
     /** An exception that reports a failure of NCCL. */
-    | { readonly kind: 'ncclError'; readonly text: string }
+    | { readonly kind: 'ncclError'; readonly text: string; readonly version: string | undefined }
+    /** The last warning of NCCL, as an exception quotes it. */
+    | { readonly kind: 'lastError'; readonly text: string }
     /** A process ended by a signal or with an error. */
     | {
         readonly kind: 'exit';

@@ -20,7 +20,7 @@ import type {
   SocketSummary,
   SystemValue,
 } from './machine.js';
-import type { Place } from './place.js';
+import type { Place, Stated } from './place.js';
 import type { NcclProcess } from './process.js';
 import type { RasReport } from './ras.js';
 
@@ -32,6 +32,10 @@ export interface FileRecord {
   readonly kinds: Set<string>;
   /** Why it, or a part of it, could not be read. */
   readonly problems: string[];
+  /** Why NCCL could not read it as a topology or graph file. */
+  refusedTopology: { readonly text: string; readonly line: number } | undefined;
+  /** The text ends in the middle of a line, as where a copy was cut. */
+  endsInLine: boolean;
   /** The last line with text in it. */
   last: Place | undefined;
   /** Processes of NCCL that write to it. */
@@ -49,6 +53,8 @@ export interface TopologyDocument {
 export interface Job {
   readonly files: FileRecord[];
   readonly processes: NcclProcess[];
+  /** Versions that are printed without a process: one for each rank, or for each run. */
+  readonly bareVersions: Stated<string>[];
   readonly benches: BenchRun[];
   readonly pairRows: PairRow[];
   readonly wireTests: WireTest[];
@@ -75,6 +81,7 @@ export function emptyJob(): Job {
   return {
     files: [],
     processes: [],
+    bareVersions: [],
     benches: [],
     pairRows: [],
     wireTests: [],

@@ -18,9 +18,22 @@ export function readJsonDocument(text: string, record: FileRecord, job: Job): vo
   if (readDumps(value, record.name, job)) record.kinds.add('operation dump');
 }
 
-/** Reads a topology or graph file. */
+/** The name of the first element: behind declarations, comments and instructions. */
+const ROOT = /^\ufeff?\s*(?:<\?[^>]*>\s*|<!--[\s\S]*?-->\s*|<![A-Z][^>]*>\s*)*<([A-Za-z_][\w.:-]*)/;
+
+/** Documents of other tools, by root. */
+const OTHER_ROOTS: Readonly<Record<string, string>> = { nvidia_smi_log: 'nvidia-smi -q -x' };
+
+/** Reads a topology or graph file; other XML is recognised, or named as unknown. */
 export function readXmlDocument(text: string, record: FileRecord, job: Job): void {
-  const kind = /<graphs[\s>/]/.test(text) ? 'graphs' : 'system';
+  const kind = ROOT.exec(text)?.[1];
+  if (kind !== 'system' && kind !== 'graphs') {
+    const known = kind === undefined ? undefined : OTHER_ROOTS[kind];
+    if (known !== undefined) record.kinds.add(known);
+    else if (kind === undefined) record.problems.push('XML without an element');
+    else record.problems.push(`XML with the root <${kind}>, which is none that the doctor knows`);
+    return;
+  }
   try {
     const { root, notes } = readXml(text, { root: kind, file: record.name });
     job.topologies.push({ kind, root, file: record.name, notes });
@@ -28,6 +41,10 @@ export function readXmlDocument(text: string, record: FileRecord, job: Job): voi
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
     record.problems.push(error.message);
+    record.refusedTopology = {
+      text: error.message,
+      line: Number(/\bline (\d+)/.exec(error.message)?.[1] ?? 1),
+    };
   }
 }
 

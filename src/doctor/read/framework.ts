@@ -2,6 +2,7 @@
  * Lines of PyTorch, of launchers and of schedulers: time-outs, exceptions, ends of processes.
  */
 import type { FrameworkEvent } from '../model/framework.js';
+import { detached } from './detached.js';
 import { type FileContext, here, kind, type LineReader } from './file-context.js';
 
 const RANK_PREFIX = /^\[(?:rank|default)?(\d+)\]: ?/;
@@ -9,7 +10,7 @@ const WATCHDOG =
   /(?:\[Rank (\d+)\].{0,80}?)?Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+))?(?:, )?(?:OpType=(\w+))?/;
 const NUMEL = /NumelIn=(\d+)/;
 const PROGRESS =
-  /\[PG (?:ID )?(\S+)(?: PG GUID (\S+))? Rank (\d+)\].{0,200}?last enqueued work: (-?\d+), last completed work: (-?\d+)/;
+  /\[PG (?:ID )?(\S+)(?: PG GUID (\S+))? Rank (\d+)\].{0,200}?last enqueued (?:NCCL )?work: (-?\d+), last completed (?:NCCL )?work: (-?\d+)/;
 const RAN_FOR = /ran for (\d+) milliseconds/;
 const EXCEPTION = /^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)): ?(.*)$/;
 const OUT_OF_MEMORY = /CUDA out of memory|OutOfMemory|HIP out of memory/;
@@ -30,11 +31,23 @@ const SIGNALS: Readonly<Record<string, number>> = {
   'Bus error': 7,
 };
 
+/** Names of ncclResult_t, before a sentence about it. */
+const NCCL_RESULT = /^(?:what\(\): +)?(nccl(?:\w+Error|InvalidUsage|InvalidArgument|InProgress)): (.*)$/;
+const LAST_ERROR = /^Last error: *(.*)$/;
+const NCCL_VERSION = /NCCL version (\d+[\d.]+)/;
+/** The kernel ended a step of slurm for its memory. */
+const OOM_KILL = /oom_kill event|OOM Killed|oom-kill/i;
+
 const MAX_EVENTS = 5000;
+
+/** A message of NCCL is one line; what follows in a stack trace is not it. */
+const NO_MESSAGE = /^(?:Traceback|Exception raised from|frame #\d| {2}File |\s*$)/;
 
 export function frameworkReader(context: FileContext): LineReader {
   let rootRank: number | undefined;
   let rootHost: string | undefined;
+  /** Ranks whose next line is the message that `Last error:` announces. */
+  const announced = new Set<number | undefined>();
   const add = (event: FrameworkEvent): true => {
     if (context.job.events.length < MAX_EVENTS) context.job.events.push(event);
     return kind(context, 'framework');
@@ -47,6 +60,32 @@ export function frameworkReader(context: FileContext): LineReader {
       host: context.host,
       at: here(context),
     };
+    if (announced.size > 0 && announced.delete(base.rank) && !NO_MESSAGE.test(line))
+      return add({ ...base, kind: 'lastError', text: detached(line.trim().slice(0, 500)) });
+    if (line.startsWith('Last error:')) {
+      const text = LAST_ERROR.exec(line.slice(0, 600))?.[1]?.trim() ?? '';
+      if (text !== '') return add({ ...base, kind: 'lastError', text: detached(text) });
+      announced.add(base.rank);
+      return kind(context, 'framework');
+    }
+    const result = line.startsWith('nccl') ? NCCL_RESULT.exec(line.slice(0, 600)) : null;
+    if (result !== null)
+      return add({
+        ...base,
+        kind: 'ncclError',
+        text: detached(`${result[1]}: ${result[2]}`.trim()),
+        version: undefined,
+      });
+    if (line.startsWith('slurmstepd: error: ') && OOM_KILL.test(line)) {
+      context.job.kernelEvents.push({
+        kind: 'outOfMemory',
+        host: context.host,
+        at: here(context),
+        pid: undefined,
+        text: detached(line.slice(0, 200)),
+      });
+      return kind(context, 'framework');
+    }
     if (line.includes('Watchdog caught')) {
       const found = WATCHDOG.exec(line.slice(0, 1000));
       if (found === null || line.includes('what():') || line.includes('terminated with exception'))
@@ -63,7 +102,7 @@ export function frameworkReader(context: FileContext): LineReader {
         milliseconds: ran === undefined ? undefined : Number(ran),
       });
     }
-    if (line.includes('last enqueued work')) {
+    if (line.includes('last enqueued ')) {
       const found = PROGRESS.exec(line.slice(0, 1000));
       if (found === null) return false;
       return add({
@@ -77,7 +116,8 @@ export function frameworkReader(context: FileContext): LineReader {
     }
     if (line.includes('NCCL error in')) {
       const found = NCCL_ERROR.exec(line.slice(0, 1000));
-      return found !== null && add({ ...base, kind: 'ncclError', text: found[1]! });
+      const version = NCCL_VERSION.exec(line.slice(0, 1000))?.[1];
+      return found !== null && add({ ...base, kind: 'ncclError', text: found[1]!, version });
     }
     const exception = /^[A-Za-z]/.test(line) ? EXCEPTION.exec(line.slice(0, 1000)) : null;
     if (exception !== null) {

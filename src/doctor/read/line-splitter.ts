@@ -34,6 +34,11 @@ export class LineSplitter {
     }
   }
 
+  /** The text so far ends in the middle of a line. */
+  get isInLine(): boolean {
+    return this.#rest.trim() !== '';
+  }
+
   end(): void {
     if (this.#rest !== '') this.#line(this.#rest, 0, this.#rest.length);
     this.#rest = '';

@@ -6,6 +6,7 @@
  * of any form is read in time proportional to its length.
  */
 import { emptyJob, type FileRecord, type Job } from '../model/job.js';
+import type { Stated } from '../model/place.js';
 import type { NcclProcess } from '../model/process.js';
 import { detached } from './detached.js';
 import { readJsonDocument, readXmlDocument } from './documents.js';
@@ -16,6 +17,7 @@ import { LineSplitter } from './line-splitter.js';
 import { type Header, HeaderReader } from './nccl/header.js';
 import { readMessage } from './nccl/messages.js';
 import { ncclTestsReader } from './nccl-tests.js';
+import { addQuotedErrors } from './quoted-errors.js';
 import { rasReader } from './ras-text.js';
 import { shellReader } from './shell.js';
 import { gidReader, portReader } from './tools/adapters.js';
@@ -54,6 +56,7 @@ export async function readJob(sources: Iterable<Source> | AsyncIterable<Source>)
     reader.end();
   }
   attributeHosts(job);
+  addQuotedErrors(job);
   return job;
 }
 
@@ -75,6 +78,12 @@ const PICKLE = /^(?:\u0080|\ufffd)[\u0002-\u0005]/;
 /** Numbers of a table that a line of a log goes on. */
 const FRAGMENT = /^ *[\d.]+(?:e[+-]?\d+)? +[\d.]/;
 
+/** RAS prints `NCCL version 2.28.9 compiled with CUDA 13.0` instead. */
+const BARE_VERSION = /^NCCL version (\d+\.\d+\.\d+\S*)\s*$/;
+
+/** Prefixes of lines that are remembered: launchers have one per rank. */
+const MAX_PREFIXES = 4096;
+
 class FileReader {
   readonly #record: FileRecord;
   readonly #context: FileContext;
@@ -88,6 +97,11 @@ class FileReader {
   #last = 0;
   #document: string[] = [];
   #length = 0;
+  /** The line that is read, with all that stands before it. */
+  #whole = '';
+  /** Versions printed without a process, and processes (null: several), by the prefix of their lines. */
+  readonly #versions = new Map<string, Stated<string>>();
+  readonly #byPrefix = new Map<string, NcclProcess | null>();
   /** JSON that stands one document per line is read by lines. */
   #opening = '';
 
@@ -101,6 +115,8 @@ class FileReader {
       lines: 0,
       kinds: new Set(),
       problems: [],
+      refusedTopology: undefined,
+      endsInLine: false,
       last: undefined,
       processes: new Set(),
     };
@@ -173,7 +189,14 @@ class FileReader {
       else if (this.#mode === 'lines') this.#splitter.push(this.#opening);
       else this.#document.push(this.#opening);
     }
-    if (this.#mode === 'lines') this.#splitter.end();
+    if (this.#mode === 'lines') {
+      this.#record.endsInLine = this.#splitter.isInLine;
+      this.#splitter.end();
+      for (const [prefix, version] of this.#versions) {
+        const process = this.#byPrefix.get(prefix);
+        if (process !== undefined && process !== null) process.version ??= version;
+      }
+    }
     if (this.#last > 0) this.#record.last = { file: this.#record.name, line: this.#last };
     const text = this.#document.join('');
     this.#document = [];
@@ -218,10 +241,15 @@ class FileReader {
     this.#record.processes.add(process);
     this.#record.kinds.add('NCCL log');
     this.#byHeader.set(header, process);
+    if (header.leading !== '' && this.#byPrefix.size < MAX_PREFIXES) {
+      const same = this.#byPrefix.get(header.leading);
+      this.#byPrefix.set(header.leading, same === undefined || same === process ? process : null);
+    }
     return process;
   }
 
   #other(line: string): void {
+    this.#whole = line;
     if (this.#offer(line)) return;
     const bare = line.replace(LAUNCHER, '');
     if (bare !== line && this.#offer(bare)) return;
@@ -231,7 +259,24 @@ class FileReader {
     if (rank !== task) this.#offer(rank);
   }
 
+  /** `NCCL version 2.20.5+cuda12.4` without a head, as the levels WARN and VERSION print it. */
+  #readBareVersion(line: string): boolean {
+    const found = BARE_VERSION.exec(line);
+    if (found === null) return false;
+    const version = {
+      value: detached(found[1]!),
+      at: { file: this.#record.name, line: this.#context.line },
+    };
+    this.job.bareVersions.push(version);
+    // A prefix that changes with every line is of no use; launchers print one per rank.
+    if (this.#whole.length > line.length && this.#versions.size < MAX_PREFIXES)
+      this.#versions.set(detached(this.#whole.slice(0, this.#whole.length - line.length)), version);
+    this.#record.kinds.add('NCCL log');
+    return true;
+  }
+
   #offer(line: string): boolean {
+    if (line.startsWith('NCCL version ') && this.#readBareVersion(line)) return true;
     return this.#readers.some((read) => read(line));
   }
 }

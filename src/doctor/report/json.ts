@@ -24,7 +24,7 @@ function modelOf(job: Job) {
   const { processes, topologies, files, ...rest } = job;
   return {
     files: files.map(({ name, lines, kinds, problems }) => ({ name, lines, kinds: [...kinds], problems })),
-    hosts: [...new Set(processes.map(({ host }) => host))],
+    hosts: [...new Set(processes.flatMap(({ host, isQuoted }) => (isQuoted ? [] : [host])))],
     processes: processes.map(processOf),
     topologies: topologies.map(({ kind, file, root, notes }) => ({
       kind,

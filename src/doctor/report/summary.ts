@@ -18,7 +18,11 @@ export function jobSummary(job: Job): string {
   );
   const sizes = job.processes.flatMap(({ members }) => members.flatMap(({ size }) => size ?? []));
   const versions = [
-    ...new Set(job.processes.flatMap(({ version }) => version?.value.replace(/\+.*$/, '') ?? [])),
+    ...new Set(
+      [...job.processes.flatMap(({ version }) => version ?? []), ...job.bareVersions].map(({ value }) =>
+        value.replace(/\+.*$/, ''),
+      ),
+    ),
   ];
   const rows = job.benches.reduce((count, run) => count + run.rows.length, 0);
   const parts = [
@@ -44,7 +48,7 @@ export function notChecked(job: Job): NotChecked[] {
   const say = (isThere: boolean, what: string, why: string): void => {
     if (!isThere) found.push({ what, why });
   };
-  const hasLog = job.processes.length > 0;
+  const hasLog = job.processes.some(({ isQuoted }) => !isQuoted);
   say(hasLog, 'transports, networks and variables', 'no log with NCCL_DEBUG=INFO');
   if (hasLog) {
     const hasEdges = job.processes.some(({ connections }) => connections.size > 0);

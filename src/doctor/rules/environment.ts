@@ -25,6 +25,7 @@ export const versionMismatch: Rule = {
     const warned = troubles(job, 'versions');
     const isOneJob =
       warned.length > 0 ||
+      troubles(job, 'wrongPeer').length > 0 ||
       versions.some((a) =>
         versions.some(
           (b) =>

@@ -440,8 +440,54 @@ export const collectiveOrderMismatch: Rule = {
     ),
   ],
   references: ['NCCL user guide: collective operations'],
-  find: (job) => reportedGroups(job).flatMap((list) => mismatchIn(list, 'operation')),
+  find: (job) => {
+    const found = reportedGroups(job).flatMap((list) => mismatchIn(list, 'operation'));
+    return found.length > 0 ? found : reportedGroups(job).flatMap(aheadOf);
+  },
 };
+
+/** Collectives that no rank can complete before all have called them. */
+const NEEDS_ALL = /all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier/i;
+
+/**
+ * Ranks that went past an operation that the others wait in. Where every rank needs every other, no rank can: what it
+ * completed with that number was another operation.
+ */
+function aheadOf(list: readonly RankDump[]): Finding[] {
+  const waiting = list.flatMap((dump) => {
+    const operation = waitingIn(dump);
+    return operation === undefined ? [] : [{ dump, operation }];
+  });
+  const first = Math.min(...waiting.map(({ operation }) => operation.sequence));
+  const stuck = waiting.filter(({ operation }) => operation.sequence === first);
+  const ahead = waiting.filter(({ operation }) => operation.sequence > first);
+  const name = stuck[0]?.operation.name ?? '';
+  const isMost = stuck.length > ahead.length;
+  // Without names nothing tells whether a rank can end the operation alone.
+  if (ahead.length === 0 || !isMost || !NEEDS_ALL.test(name)) return [];
+  const { dump, operation } = ahead[0]!;
+  const ranks = ahead.map((one) => one.dump.rank);
+  return [
+    {
+      severity: 'error',
+      confidence: 'likely',
+      text: `rank ${listed(ranks)} is out of step: it waits in ${operation.name} ${operation.sequence}, and ${stuck.length} others in ${name} ${first}, which no rank can complete without it`,
+      culprit: {
+        ...(ranks.length === 1 ? { rank: dump.rank } : { ranks }),
+        ...(dump.host === undefined ? {} : { host: dump.host }),
+        seq: operation.sequence,
+        operation: operation.name,
+        expected: `${name} ${first}`,
+      },
+      evidence: distinctPlaces([
+        ...some(ahead.flatMap((one) => one.dump.operations.map(({ at }) => at))),
+        ...some(stuck.map((one) => one.operation.at)),
+      ]),
+      repair: `See what rank ${listed(ranks)} called as operation ${first} and before (a branch, a loop of another length, a second group): it did not call the same operations in the same order; a flight recorder on all ranks (TORCH_NCCL_TRACE_BUFFER_SIZE=2000) shows where they part.`,
+      workaround: null,
+    },
+  ];
+}
 
 export const collectiveTypeMismatch: Rule = {
   id: 'collective-type-mismatch',
@@ -592,22 +638,45 @@ export const watchdogTimeout: Rule = {
     const told = watchdogs(job);
     const ranks = [...new Set(told.flatMap(({ rank }) => rank ?? []))].sort((a, b) => a - b);
     const sequences = [...new Set(told.flatMap(({ sequence }) => sequence ?? []))];
-    const operation = told.find((one) => one.operation !== undefined)?.operation;
+    const calls = [
+      ...new Set(
+        told.map(({ operation, sequence }) => [operation ?? 'operation', sequence ?? ''].join(' ').trim()),
+      ),
+    ];
+    const silent = silentRanks(job, ranks);
     return [
       {
         severity: 'error',
-        confidence: 'possible',
-        text: `${ranks.length} rank${ranks.length === 1 ? '' : 's'} waited in vain${operation === undefined ? '' : ` in ${operation}`}${sequences.length === 0 ? '' : ` ${listed(sequences)}`}`,
-        culprit: { ranks: ranks.slice(0, 64), sequences: sequences.slice(0, 16) },
+        confidence: silent.length > 0 ? 'likely' : 'possible',
+        text: `${ranks.length === 0 ? 'ranks' : `rank ${listed(ranks)}`} waited in vain${calls.length === 0 ? '' : ` in ${listed(calls, 3)}`}${silent.length === 0 ? '' : `; rank ${listed(silent)} reports no time-out and is likely the one they wait for`}`,
+        culprit: {
+          ...(silent.length === 1 ? { rank: silent[0] } : silent.length > 1 ? { missing: silent } : {}),
+          ranks: ranks.slice(0, 64),
+          sequences: sequences.slice(0, 16),
+        },
         evidence: some(lines, 24),
         repair:
-          'See who is missing: logs of the ranks that report no time-out, the flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or ncclras -v while it hangs.',
+          silent.length > 0
+            ? `Look at rank ${listed(silent)}: its log and stack (py-spy dump) at that time, exceptions, the data loader; the flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1) tells what it called last.`
+            : 'See who is missing: logs of the ranks that report no time-out, the flight recorder (TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1), or ncclras -v while it hangs.',
         workaround: 'A longer time-out only delays the end.',
         why: 'the other ranks waited until the limit',
       },
     ];
   },
 };
+
+/** Ranks of which nothing reports a time-out, where most others do. */
+function silentRanks(job: Job, waiting: readonly number[]): number[] {
+  const known = [
+    ...job.events.flatMap(({ rank }) => rank ?? []),
+    ...job.processes.flatMap(({ members }) => members.flatMap(({ size }) => (size ?? 1) - 1)),
+  ];
+  const size = 1 + Math.max(-1, ...known);
+  // Groups of some of the ranks, or a log of one rank, leave gaps that mean nothing.
+  if (size > 65_536 || waiting.length <= size / 2) return [];
+  return Array.from({ length: size }, (_, rank) => rank).filter((rank) => !waiting.includes(rank));
+}
 
 interface AbortState {
   readonly process: NcclProcess;

@@ -3,6 +3,7 @@ import type { Job } from '../model/job.js';
 import { distinctPlaces } from '../model/place.js';
 import type { NcclProcess } from '../model/process.js';
 import {
+  breaksOff,
   failuresAfter,
   firstOfEach,
   hosts,
@@ -260,13 +261,18 @@ export const initWaiting: Rule = {
         (member.commId === undefined || !done.has(member.commId)) &&
         failuresAfter(process, member.started).length === 0,
     );
-    if (waiting.length === 0) return [];
+    const [first] = waiting;
+    if (first === undefined) return [];
+    // A copy that was cut shows only how far it reaches.
+    if (waiting.every(({ process }) => breaksOff(job, process))) return [];
     const culprits = missingRanks(job);
+    const size = first.member.size;
+    if (isAllThere(job, first.member)) return [inSetUp(waiting, size)];
     return [
       {
         severity: 'error',
         confidence: 'possible',
-        text: `${waiting.length} rank${waiting.length === 1 ? ' is' : 's are'} waiting in the set-up of a communicator of ${waiting[0]!.member.size ?? '?'}${culprits.length === 0 ? '' : `; nothing is known of rank ${listed(culprits)}`}`,
+        text: `${waiting.length} rank${waiting.length === 1 ? ' is' : 's are'} waiting in the set-up of a communicator of ${size ?? '?'}${culprits.length === 0 ? '' : `; nothing is known of rank ${listed(culprits)}`}`,
         culprit: { waiting: waiting.length, missing: culprits.slice(0, 64) },
         evidence: some(firstOfEach(waiting, ({ process }) => process).map(({ member }) => member.started!)),
         repair:
@@ -276,6 +282,75 @@ export const initWaiting: Rule = {
       },
     ];
   },
+};
+
+type Waiting = ReturnType<typeof waitingMembers>[number];
+
+/** Every rank of a communicator has started. */
+function isAllThere(job: Job, { commId, size }: Waiting['member']): boolean {
+  const ranks = new Set(
+    job.processes.flatMap(({ members }) =>
+      members.flatMap((one) => (one.commId === commId && one.rank !== undefined ? [one.rank] : [])),
+    ),
+  );
+  return size !== undefined && ranks.size >= size;
+}
+
+/** All are there, and the log of none goes on: a hang, or a log that was taken before the end. */
+function inSetUp(waiting: readonly Waiting[], size: number | undefined): Finding {
+  return {
+    severity: 'warning',
+    confidence: 'possible',
+    text: `all ${size} ranks began the set-up of a communicator and none completed it before the log ends`,
+    culprit: { waiting: waiting.length, missing: [] },
+    evidence: some(
+      distinctPlaces(
+        firstOfEach(waiting, ({ process }) => process).flatMap(({ member, process }) => [
+          member.started,
+          process.last,
+        ]),
+      ),
+    ),
+    repair:
+      'If the job stands still, take the stacks of all ranks, and run it again with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=ALL: what each rank logs last tells what it waits for. If it went on, give the whole log.',
+    workaround: null,
+    why: 'the set-up does not end',
+  };
+}
+
+export const logBreaksOff: Rule = {
+  id: 'log-breaks-off',
+  looksFor: 'a log that is cut in the middle of a line before the set-up ends: what came then is not known',
+  example: [
+    {
+      name: 'n1.log',
+      text: 'n1:10:11 [0] NCCL INFO ncclCommInitRank comm 0xa0 rank 0 nranks 2 cudaDev 0 busId 1b000 commId 0x3f - Init START\nn1:10:11 [0] NCCL INFO Setting aff',
+    },
+  ],
+  references: [],
+  find: (job) =>
+    job.files.flatMap((file): Finding[] => {
+      const inFile = job.processes.filter((process) => process.last.file === file.name);
+      const open = inFile.filter(
+        (process) =>
+          breaksOff(job, process) &&
+          failuresAfter(process, undefined).length === 0 &&
+          !process.members.some(({ completed, destroyed }) => completed ?? destroyed),
+      );
+      const at = file.last;
+      if (open.length === 0 || at === undefined) return [];
+      return [
+        {
+          severity: 'info',
+          confidence: 'certain',
+          text: `${file.name} breaks off in line ${at.line}, during the set-up of ${open.length === 1 ? 'a process' : `${open.length} processes`}: what came then cannot be told`,
+          culprit: { file: file.name, line: at.line },
+          evidence: [at],
+          repair: 'Give the whole log.',
+          workaround: null,
+        },
+      ];
+    }),
 };
 
 /** Ranks of waiting communicators without a line, where few are missing. */

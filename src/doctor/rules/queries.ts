@@ -84,7 +84,11 @@ export function failuresAfter(process: NcclProcess, start: Place | undefined): P
 }
 
 /** Warnings after which a process goes on. */
-const NEWS: ReadonlySet<Trouble['kind']> = new Set(['portEvent', 'retry', 'variable']);
+const NEWS: ReadonlySet<Trouble['kind']> = new Set(['portEvent', 'retry']);
+
+/** The log of a process ends in the middle of a line of its file. */
+export const breaksOff = (job: Pick<Job, 'files'>, { last }: NcclProcess): boolean =>
+  job.files.some(({ name, endsInLine }) => endsInLine && name === last.file);
 
 /**
  * Communicators that a process waits for: started, and nothing that comes after all ranks have met, such as the number

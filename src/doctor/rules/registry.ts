@@ -59,6 +59,7 @@ import {
   firewall,
   ifaceVirtual,
   initWaiting,
+  logBreaksOff,
   noSocketInterface,
 } from './interfaces.js';
 import {
@@ -70,6 +71,7 @@ import {
 } from './measurements.js';
 import { netPluginLoadFailed, netSocketFallback } from './net-plugin-load-failed.js';
 import { peerConnectionClosed, portConflict, portsExhausted, tooManyOpenFiles } from './ports.js';
+import { envValueUnknown, invalidArgument, sizesAtRoot, wrongPeer } from './reported-by-nccl.js';
 import type { Rule } from './rule.js';
 import { shmNotAllowed, shmTooSmall } from './shared-memory.js';
 import { topoFileIdsMismatch, topologyFileRefused, topologyFlat } from './topology-files.js';
@@ -141,6 +143,11 @@ export const RULES: readonly Rule[] = [
   gdrOff,
   firewall,
   deviceOrWireStuck,
+  logBreaksOff,
+  invalidArgument,
+  envValueUnknown,
+  sizesAtRoot,
+  wrongPeer,
   // what is left
   unexplainedWarning,
   // symptoms, each shown below its cause where one is found

@@ -28,7 +28,10 @@ export const shmTooSmall: Rule = {
   ],
   references: ['NCCL user guide: troubleshooting, shared memory'],
   find(job) {
-    const found = troubles(job, 'shm').filter(({ trouble }) => FULL.test(trouble.reason));
+    // Exceptions quote the message without the reason, which is mostly this one.
+    const found = troubles(job, 'shm').filter(
+      ({ trouble, process }) => FULL.test(trouble.reason) || (trouble.reason === '' && process.isQuoted),
+    );
     const [first] = found;
     if (first === undefined) return [];
     const { host } = first.process;
@@ -42,7 +45,7 @@ export const shmTooSmall: Rule = {
     return [
       {
         severity: 'error',
-        confidence: 'certain',
+        confidence: found.some(({ trouble }) => trouble.reason !== '') ? 'certain' : 'likely',
         text: `/dev/shm of ${host} has no room for a segment${bytes > 0 ? ` of ${mebibytes(bytes)}` : ''}${mount === undefined ? '' : `; it has ${mebibytes(mount.bytes)}`}`,
         culprit: {
           host,

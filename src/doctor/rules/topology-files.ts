@@ -174,17 +174,15 @@ export const topologyFileRefused: Rule = {
   references: ['NCCL user guide: NCCL_TOPO_FILE'],
   find: (job) =>
     job.files.flatMap((file): Finding[] => {
-      const [problem] = file.problems;
-      const isTopology = problem !== undefined && /NCCL_TOPO_FILE|<system|topology/.test(problem);
-      if (!isTopology) return [];
-      const line = Number(/\bline (\d+)/.exec(problem)?.[1] ?? 1);
+      const refused = file.refusedTopology;
+      if (refused === undefined) return [];
       return [
         {
           severity: 'error',
           confidence: 'certain',
-          text: problem,
+          text: refused.text,
           culprit: { file: file.name },
-          evidence: [{ file: file.name, line }],
+          evidence: [{ file: file.name, line: refused.line }],
           repair: 'Correct the file, or remove NCCL_TOPO_FILE.',
           workaround: null,
         },

@@ -3,7 +3,7 @@ import type { Job } from '../model/job.js';
 import { distinctPlaces, type Place } from '../model/place.js';
 import type { LoggedTrouble, NcclProcess } from '../model/process.js';
 import type { Trouble } from '../model/trouble.js';
-import { failuresAfter, some, waitingMembers } from './queries.js';
+import { failuresAfter, listed, some, waitingMembers } from './queries.js';
 import { example, type Finding, type Rule } from './rule.js';
 
 /** NCCL's results: name, and where to look. */
@@ -69,10 +69,35 @@ export const unexplainedWarning: Rule = {
     );
     const left = warnings.filter(({ logged }) => !known.has(keyOf(logged)));
     const silent = failedInSilence(job, others, cited);
-    if (left.length === 0 && silent.length === 0) return [];
+    if (left.length === 0 && silent.length === 0) return frameworkErrors(job, others);
     return [findingOf(left, silent)];
   },
 };
+
+/** Failures that only a framework tells of. */
+function frameworkErrors(job: Job, others: readonly Finding[]): Finding[] {
+  const told = job.events.flatMap((event) => (event.kind === 'ncclError' ? [event] : []));
+  const [first] = told;
+  if (first === undefined || others.some(({ severity }) => severity === 'error')) return [];
+  const named = told.find(({ text }) => text.startsWith('nccl'));
+  const result = Object.entries(RESULTS).find(([, [name]]) => named?.text.startsWith(`${name}:`));
+  const ranks = [...new Set(told.flatMap(({ rank }) => rank ?? []))];
+  return [
+    {
+      severity: 'error',
+      confidence: 'possible',
+      text: `NCCL failed${ranks.length === 0 ? '' : ` on rank ${listed(ranks)}`}, and nothing tells why: ${(named ?? first).text.slice(0, 200)}`,
+      culprit: {
+        ...(ranks.length === 0 ? {} : { ranks }),
+        ...(result === undefined ? {} : { result: Number(result[0]) }),
+      },
+      evidence: some(told.map(({ at }) => at)),
+      repair:
+        'Run it again with NCCL_DEBUG=INFO and give the logs of all ranks: the first NCCL WARN names the reason.',
+      workaround: null,
+    },
+  ];
+}
 
 /** Processes whose calls failed, with nothing found that says why. */
 function failedInSilence(job: Job, others: readonly Finding[], cited: ReadonlySet<string>): NcclProcess[] {
@@ -85,6 +110,7 @@ function failedInSilence(job: Job, others: readonly Finding[], cited: ReadonlySe
 
 /** It failed: a call returned an error, or its set-up did not go on after the warning. */
 const hasFailed = (process: NcclProcess): boolean =>
+  process.isQuoted ||
   process.failedReturns.length > 0 ||
   waitingMembers({ processes: [process] }).some(
     ({ member }) => failuresAfter(process, member.started).length > 0,

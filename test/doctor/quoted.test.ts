@@ -1,0 +1,129 @@
+/** Output of frameworks and launchers without a log of NCCL: the reason that is quoted, the rank that others point at. */
+import { describe, expect, it } from 'vitest';
+import { examine } from './case-files.js';
+
+const PREFIXES = ['', '3: ', '[1,3]<stderr>:', '[pod/a-1/main] ', '2026-05-02T11:00:03.123456Z '];
+
+const judge = async (lines: readonly string[], prefix = '') =>
+  (await examine([['err.txt', `${lines.map((line) => prefix + line).join('\n')}\n`]])).verdicts;
+
+const thrown = (rank: number, result: string, ...last: string[]): string[] => [
+  `[rank${rank}]: Traceback (most recent call last):`,
+  `[rank${rank}]: torch.distributed.DistBackendError: NCCL error in: /a/ProcessGroupNCCL.cpp:77, some failure (run with NCCL_DEBUG=INFO for details), NCCL version 2.25.1`,
+  `[rank${rank}]: ${result}: A call failed.`,
+  ...last.map((line) => `[rank${rank}]: ${line}`),
+];
+
+describe('the last error that exceptions quote', () => {
+  it('is judged as the line of a log, on its own line or the next, with any prefix', async () => {
+    const text = 'Error while creating shared memory segment /dev/shm/nccl-Qq1 (size 4194308)';
+    for (const prefix of PREFIXES) {
+      for (const last of [['Last error:', text], [`Last error: ${text}`]]) {
+        const verdicts = await judge(thrown(2, 'ncclSystemError', ...last), prefix);
+        expect(verdicts.map(({ id }) => id)).toEqual(['shm-too-small']);
+        expect(verdicts[0]).toMatchObject({
+          confidence: 'likely',
+          culprit: { rank: 2, segmentBytes: 4194308 },
+        });
+      }
+    }
+  });
+
+  it('is quoted where no rule knows it, and missing where there is none', async () => {
+    const [known] = await judge(thrown(4, 'ncclInternalError', 'Last error:', 'the frob has no zorble 17'));
+    expect(known).toMatchObject({ id: 'nccl-warning-unknown', severity: 'error', culprit: { ranks: [4] } });
+    expect(known!.text).toContain('the frob has no zorble 17');
+    const [bare] = await judge(thrown(4, 'ncclInternalError', 'Last error:', ''));
+    expect(bare).toMatchObject({ id: 'nccl-warning-unknown', culprit: { ranks: [4], result: 3 } });
+  });
+
+  it('is told once where the log has it as well', async () => {
+    const { verdicts, job } = await examine([
+      ['n.log', "n1:10:12 [0] a.cc:7 NCCL WARN Cuda failure 719 'unspecified launch failure'\n"],
+      [
+        'err.txt',
+        `${thrown(0, 'ncclUnhandledCudaError', 'Last error:', "Cuda failure 719 'unspecified launch failure'").join('\n')}\n`,
+      ],
+    ]);
+    expect(verdicts.map(({ id }) => id)).toEqual(['cuda-failure']);
+    expect(job.processes).toHaveLength(1);
+  });
+});
+
+describe('errors that point at others', () => {
+  const remote = thrown(
+    0,
+    'ncclRemoteError',
+    'Last error:',
+    'socketProgress: Connection closed by remote peer q7.site<40001>',
+  );
+
+  it('are consequences of the process that was killed', async () => {
+    for (const prefix of PREFIXES.filter((one) => one !== '[1,3]<stderr>:')) {
+      const [first, ...more] = await judge(
+        [
+          ...remote,
+          'srun: error: q7: task 5: Killed',
+          'slurmstepd: error: Detected 2 oom_kill events in StepId=77.0. Some of the step tasks have been OOM Killed.',
+        ],
+        prefix,
+      );
+      expect(more).toEqual([]);
+      expect(first).toMatchObject({
+        id: 'rank-died',
+        confidence: 'certain',
+        culprit: { rank: 5, host: 'q7', signal: 9 },
+        consequences: [{ id: 'peer-connection-closed' }],
+      });
+    }
+  });
+
+  it('alone name the peer, not the rank that reports them', async () => {
+    const [first, ...more] = await judge(remote);
+    expect(more).toEqual([]);
+    expect(first).toMatchObject({ id: 'peer-connection-closed', culprit: { peers: ['q7.site'] } });
+  });
+});
+
+const watchdog = (rank: number, sequence: number, operation: string, group = '0(default_pg)'): string[] => [
+  `[rank${rank}]:[E101 10:44:10.1 ProcessGroupNCCL.cpp:616] [Rank ${rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=${sequence}, OpType=${operation}, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600089 milliseconds before timing out.`,
+  `[rank${rank}]:[E101 10:44:10.2 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID ${group} Rank ${rank}] Exception (either an error or timeout) detected by watchdog at work: ${sequence}, last enqueued NCCL work: ${sequence}, last completed NCCL work: ${sequence - 1}.`,
+];
+
+describe('watchdogs', () => {
+  it('of one rank past the operation of the others name that rank as out of step', async () => {
+    for (const odd of [0, 2, 4]) {
+      const lines = [0, 1, 2, 3, 4].flatMap((rank) =>
+        rank === odd ? watchdog(rank, 812, '_ALLGATHER_BASE') : watchdog(rank, 811, 'ALLREDUCE'),
+      );
+      const [first, ...more] = await judge(lines);
+      expect(more).toEqual([]);
+      expect(first).toMatchObject({
+        id: 'collective-order-mismatch',
+        confidence: 'likely',
+        culprit: { rank: odd, seq: 812 },
+      });
+    }
+  });
+
+  it('of all ranks but one name that one', async () => {
+    for (const silent of [0, 1, 3]) {
+      const lines = [0, 1, 2, 3, 4].flatMap((rank) =>
+        rank === silent ? [] : watchdog(rank, 811, 'ALLREDUCE'),
+      );
+      const [first] = await judge(lines);
+      expect(first).toMatchObject({
+        id: 'watchdog-timeout',
+        confidence: 'likely',
+        culprit: { rank: silent },
+      });
+      expect(first!.text).toContain(`rank ${silent} reports no time-out`);
+    }
+  });
+
+  it('of few of the ranks name nobody', async () => {
+    const [first] = await judge([...watchdog(1, 811, 'ALLREDUCE'), ...watchdog(6, 811, 'ALLREDUCE')]);
+    expect(first).toMatchObject({ id: 'watchdog-timeout', confidence: 'possible' });
+    expect(first!.culprit).not.toHaveProperty('missing');
+  });
+});
