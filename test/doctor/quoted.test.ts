@@ -81,7 +81,7 @@ describe('errors that point at others', () => {
   it('alone name the peer, not the rank that reports them', async () => {
     const [first, ...more] = await judge(remote);
     expect(more).toEqual([]);
-    expect(first).toMatchObject({ id: 'peer-connection-closed', culprit: { peers: ['q7.site'] } });
+    expect(first).toMatchObject({ id: 'peer-connection-closed', culprit: { peers: ['q7'] } });
   });
 });
 
