@@ -55,7 +55,10 @@ const NOTHING_SPILLED = '0 bytes stack frame, 0 bytes spill stores, 0 bytes spil
 
 const ONE_SHOT = { algorithm: 'OneShot', collective: 'allReduce', protocol: 'Simple', ranks: 2 } as const;
 
-describe.skipIf(missing)('ptxas', () => {
+/** The assembler is slow, and slower where other tests run beside it. */
+const SLOW_MS = 240_000;
+
+describe.skipIf(missing)('ptxas', { timeout: SLOW_MS }, () => {
   beforeAll(() => {
     if (knows('sm_70')) return;
     console.log('this ptxas has dropped sm_70: its text is assembled for sm_75');
