@@ -15,7 +15,7 @@
  * stage                             copies of buffers that peers cannot reach, shared out by each launch
  * ```
  *
- * Sizes: two ranks need less than 26 MB each.
+ * Sizes: two ranks need less than 23 MB each.
  */
 
 import { TuttiError } from '../../errors/tutti-error.js';
@@ -57,7 +57,7 @@ export const GPU_AREA: AreaSizes = {
   llBankBytes: 32 * 1024,
   pairChannels: PAIR_CHANNELS,
   pairBankBytes: 8 * 1024,
-  stageBytes: 16 * 1024 * 1024,
+  stageBytes: 12 * 1024 * 1024,
 };
 
 /** Words of different blocks and peers do not share a line of the second-level cache. */
