@@ -26,7 +26,12 @@ export async function doctorCommand(argv: readonly string[]): Promise<number> {
   const { doctorOutput } = await import('./doctor/output.js');
   const { terminalStyle } = await import('./topo/terminal.js');
   try {
-    const { lines, verdict } = await doctorOutput(options, terminalStyle(process.stdout), say);
+    const { lines, verdict } = await doctorOutput(
+      options,
+      terminalStyle(process.stdout),
+      say,
+      process.stdout.isTTY !== true,
+    );
     const code = await print(lines.map((line) => `${printable(line, true)}\n`).join(''));
     if (code !== 0) return code;
     return verdict === 'healthy' ? 0 : verdict === 'findings' ? EXIT_FINDINGS : EXIT_UNREADABLE;

@@ -73,3 +73,71 @@ describe('versions without a head', () => {
     }
   });
 });
+
+describe('failures of CUDA that come from the driver', () => {
+  const log = (failure: string, ...more: string[]) =>
+    [
+      'k1:7:7 [0] NCCL INFO cudaDriverVersion 11040',
+      'k1:7:7 [0] NCCL INFO NCCL version 2.23.4+cuda12.6',
+      `k1:7:9 [0] a/b.cc:15 NCCL WARN Cuda failure ${failure}`,
+      ...more,
+    ].join('\n');
+
+  it('name both versions', async () => {
+    for (const failure of [
+      "35 'CUDA driver version is insufficient for CUDA runtime version'",
+      "222 'the provided PTX was compiled with an unsupported toolchain.'",
+      "'CUDA driver version is insufficient for CUDA runtime version'",
+      "804 'x'",
+    ]) {
+      const { verdicts } = await examine([['k.log', `${log(failure)}\n`]]);
+      expect(verdicts).toMatchObject([
+        { id: 'cuda-driver-too-old', confidence: 'certain', culprit: { driver: '11.4', builtWith: '12.6' } },
+      ]);
+      expect(verdicts[0]!.evidence.map(({ line }) => line).sort()).toEqual([1, 2, 3]);
+    }
+  });
+
+  it('of two versions of one driver are told apart, and other failures stay what they are', async () => {
+    const split = await examine([
+      ['k.log', `${log("803 'system has unsupported display driver / cuda driver combination'")}\n`],
+    ]);
+    expect(split.verdicts[0]).toMatchObject({ id: 'cuda-driver-too-old', confidence: 'likely' });
+    expect(split.verdicts[0]!.text).toContain('two versions');
+    const other = await examine([['k.log', `${log("700 'an illegal memory access was encountered'")}\n`]]);
+    expect(other.verdicts.map(({ id }) => id)).toEqual(['cuda-failure']);
+  });
+});
+
+describe('sentences', () => {
+  const failed = (...lines: string[]) =>
+    examine([
+      [
+        'a.log',
+        `${[...lines, 'k1:7:7 [0] NCCL INFO NCCL_IB_GID_INDEX set by environment to 5.', 'k1:7:9 [0] a.cc:1 NCCL WARN Call to ibv_modify_qp failed with error Invalid argument errno 22'].join('\n')}\n`,
+      ],
+    ]);
+
+  it('about queue pairs speak of link-local addresses only where one is shown', async () => {
+    const { verdicts } = await failed();
+    expect(JSON.stringify(verdicts)).not.toMatch(/link-local/);
+  });
+
+  it('about what a version does fit the version', async () => {
+    const repair = async (...lines: string[]) => (await failed(...lines)).verdicts[0]!.repair;
+    expect(await repair()).toMatch(/where NCCL is 2\.21 or newer/);
+    expect(await repair('k1:7:7 [0] NCCL INFO NCCL version 2.18.5+cuda12.2')).toMatch(
+      /^Set .*2\.18\.5 does not/,
+    );
+    expect(await repair('k1:7:7 [0] NCCL INFO NCCL version 2.26.2+cuda12.2')).toMatch(/^Unset/);
+  });
+
+  it('about NVLink that is there cite where it is seen', async () => {
+    const off = 'k1:7:7 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.';
+    const tree = 'k1:7:7 [0] NCCL INFO === System : maxBw 300.0 totalBw 300.0 ===';
+    const seen = (await examine([['a.log', `${off}\n${tree}\n`]])).verdicts[0]!;
+    expect(seen).toMatchObject({ id: 'env-p2p-disabled', evidence: [{ line: 1 }, { line: 2 }] });
+    const unseen = (await examine([['a.log', `${off}\n`]])).verdicts[0]!;
+    expect(unseen.text).not.toContain('NVLink');
+  });
+});

@@ -18,7 +18,10 @@ sysctl, ulimit, lsmod, dmesg, ib_write_bw. The kind of a file is recognised by i
              whether other hosts can be reached; nothing is changed
   --help     this text
 
-Exit status: 0 healthy, 1 findings, 2 unreadable input or wrong use.
+Lines of evidence are cut to the width of a terminal (COLUMNS), and whole where the output goes elsewhere.
+
+Exit status: 0 healthy, 1 findings, 2 no findings, but a file could not be read, or one that was named was not
+understood (in folders, such files are only listed), or wrong use.
 `;
 
 export interface DoctorOptions {

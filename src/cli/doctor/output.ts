@@ -21,6 +21,21 @@ export interface DoctorOutput {
   readonly verdict: 'healthy' | 'findings' | 'unreadable';
 }
 
+/** Characters that are shown of a line. */
+const MAX_LINE_SHOWN = 600;
+
+/** The standard input cannot be read twice: its beginning is kept to show lines of it. */
+const MAX_KEPT_INPUT = 32 * 1024 * 1024;
+
+async function* kept(text: AsyncIterable<string> | Iterable<string>, into: string[]): AsyncGenerator<string> {
+  let length = 0;
+  for await (const piece of text) {
+    if (length < MAX_KEPT_INPUT) into.push(piece);
+    length += piece.length;
+    yield piece;
+  }
+}
+
 /** Larger files are not read a second time to show their lines. */
 const MAX_SHOWN_FILE = 64 * 1024 * 1024;
 
@@ -28,22 +43,38 @@ export async function doctorOutput(
   options: DoctorOptions,
   style: Style,
   note: (text: string) => void,
+  isWhole = true,
 ): Promise<DoctorOutput> {
   if (options.live) return liveOutput(options.paths, options.json, style);
   const files = await filesOf(options.paths);
-  const job = await readJob(files.map((file) => sourceOf(file, note)));
+  let isFailing = false;
+  const fail = (text: string): void => {
+    isFailing = true;
+    note(text);
+  };
+  const input: string[] = [];
+  const job = await readJob(
+    files.map((file) => {
+      const source = sourceOf(file, fail);
+      return file.path === '-' ? { ...source, text: kept(source.text, input) } : source;
+    }),
+  );
   const verdicts = diagnose(job);
-  const verdict = verdicts.length > 0 ? 'findings' : isReadable(job, files) ? 'healthy' : 'unreadable';
+  const verdict =
+    verdicts.length > 0 ? 'findings' : !isFailing && isReadable(job, files) ? 'healthy' : 'unreadable';
   if (options.json) return { lines: jsonLines(jsonReport(job, verdicts)), verdict };
-  if (verdict === 'unreadable') {
-    for (const { name, problems } of job.files) for (const problem of problems) note(`${name}: ${problem}`);
+  if (verdict === 'unreadable' && !job.files.some(({ kinds }) => kinds.size > 0)) {
+    for (const { name, problems, last } of job.files) {
+      for (const problem of problems) note(`${name}: ${problem}`);
+      if (problems.length === 0) note(`${name}: ${last === undefined ? 'empty' : 'not understood'}`);
+    }
     note('nothing that the doctor knows is in the input; see tutti doctor --help for the kinds of files');
     return { lines: [], verdict };
   }
-  const texts = await lineTexts(files, verdicts);
+  const texts = await lineTexts(files, verdicts, input.join(''));
   const textOf = ({ file, line }: Place) => texts.get(`${file}\0${line}`);
   const numbers = options.numbers ? numberLines(job, style) : [];
-  return { lines: [...textReport(job, verdicts, style, textOf), ...numbers], verdict };
+  return { lines: [...textReport(job, verdicts, style, textOf, isWhole), ...numbers], verdict };
 }
 
 /** JSON in lines; characters that JSON allows and terminals obey are escaped. */
@@ -53,17 +84,22 @@ function jsonLines(value: unknown): string[] {
   return text.replace(/[\u007f-\u009f]/g, escaped).split('\n');
 }
 
-/** Something was recognised, and every file that was named by itself could be read. */
+/** Something was recognised, all could be read, and every file that was named by itself was understood. */
 function isReadable(job: Job, files: readonly NamedFile[]): boolean {
-  const known = job.files.filter(({ kinds }) => kinds.size > 0);
-  const isSingle = files.length === 1;
-  return known.length > 0 && !(isSingle && job.files[0]!.problems.length > 0);
+  const named = new Set(files.flatMap(({ name, isNamed }) => (isNamed ? [name] : [])));
+  return (
+    job.files.some(({ kinds }) => kinds.size > 0) &&
+    job.files.every(
+      ({ name, kinds, problems }) => problems.length === 0 && (kinds.size > 0 || !named.has(name)),
+    )
+  );
 }
 
 /** The lines that verdicts cite, from files of ordinary size. */
 async function lineTexts(
   files: readonly NamedFile[],
   verdicts: readonly Verdict[],
+  input: string,
 ): Promise<Map<string, string>> {
   const wanted = new Map<string, Set<number>>();
   for (const { evidence } of verdicts) {
@@ -72,13 +108,22 @@ async function lineTexts(
   const texts = new Map<string, string>();
   for (const { name, path } of files) {
     const lines = wanted.get(name);
-    if (lines === undefined || path === '-' || (await stat(path)).size > MAX_SHOWN_FILE) continue;
+    if (lines !== undefined && path === '-') {
+      const all = input.split('\n');
+      for (const line of lines) {
+        const text = all[line - 1];
+        if (text !== undefined)
+          texts.set(`${name}\0${line}`, text.replace(/\r$/, '').slice(0, MAX_LINE_SHOWN));
+      }
+      continue;
+    }
+    if (lines === undefined || (await stat(path)).size > MAX_SHOWN_FILE) continue;
     const last = Math.max(...lines);
     let number = 0;
     const stream = createReadStream(path, { encoding: 'utf8' });
     for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
       number++;
-      if (lines.has(number)) texts.set(`${name}\0${number}`, line.slice(0, 300));
+      if (lines.has(number)) texts.set(`${name}\0${number}`, line.slice(0, MAX_LINE_SHOWN));
       if (number >= last) break;
     }
     stream.destroy();

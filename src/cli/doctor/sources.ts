@@ -11,6 +11,8 @@ export interface NamedFile {
   /** Name in the report: relative to its folder. */
   readonly name: string;
   readonly path: string;
+  /** Named by itself, not found in a folder. */
+  readonly isNamed: boolean;
 }
 
 /** Bytes of one piece: large enough that the cost per piece does not count, small enough to stay in a cache. */
@@ -24,14 +26,14 @@ export async function filesOf(paths: readonly string[]): Promise<NamedFile[]> {
   const files: NamedFile[] = [];
   for (const path of paths) {
     if (path === '-') {
-      files.push({ name: '-', path });
+      files.push({ name: '-', path, isNamed: true });
       continue;
     }
     const found = await stat(path).catch((cause: NodeJS.ErrnoException) => {
       throw new TuttiError('systemError', `cannot read ${path}: ${reasonOf(cause)}`, { cause });
     });
     if (found.isDirectory()) await addFolder(path, path, files);
-    else files.push({ name: path, path });
+    else files.push({ name: path, path, isNamed: true });
   }
   return withShortNames(files, paths.length > 1);
 }
@@ -45,7 +47,7 @@ async function addFolder(root: string, folder: string, files: NamedFile[]): Prom
     if (entry.name.startsWith('.') || entry.name === 'node_modules' || files.length >= MAX_FILES) continue;
     const path = join(folder, entry.name);
     if (entry.isDirectory()) await addFolder(root, path, files);
-    else if (entry.isFile()) files.push({ name: relative(root, path), path });
+    else if (entry.isFile()) files.push({ name: relative(root, path), path, isNamed: false });
   }
 }
 
@@ -54,7 +56,7 @@ function withShortNames(files: readonly NamedFile[], isList: boolean): NamedFile
   const bases = files.map(({ name }) => basename(name));
   const isClear = new Set(bases).size === bases.length;
   if (isClear) return files.map((file, i) => ({ ...file, name: bases[i]! }));
-  return isList ? files.map(({ path }) => ({ name: path, path })) : [...files];
+  return isList ? files.map((file) => ({ ...file, name: file.path })) : [...files];
 }
 
 /** A file as a source. What cannot be opened is reported to `note` and has no text. */

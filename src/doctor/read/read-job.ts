@@ -157,7 +157,7 @@ class FileReader {
   push(chunk: string): boolean {
     if (this.#mode === 'unknown') {
       this.#opening += chunk;
-      const mode = modeOf(this.#opening);
+      const mode = modeOf(this.#opening, false);
       if (mode === undefined && this.#opening.length < 65_536) return true;
       this.#mode = mode ?? 'lines';
       chunk = this.#opening;
@@ -184,7 +184,7 @@ class FileReader {
 
   end(): void {
     if (this.#mode === 'unknown') {
-      this.#mode = modeOf(`${this.#opening}\n`) ?? 'lines';
+      this.#mode = modeOf(`${this.#opening}\n`, true) ?? 'lines';
       if (this.#mode === 'refused') this.#refuse(this.#opening);
       else if (this.#mode === 'lines') this.#splitter.push(this.#opening);
       else this.#document.push(this.#opening);
@@ -281,12 +281,16 @@ class FileReader {
   }
 }
 
+/** Characters after blanks that tell how a text is to be read. */
+const HEAD = 64;
+
 /** How a text is to be read, by its first characters; undefined as long as they do not tell. */
-function modeOf(opening: string): 'lines' | 'json' | 'xml' | 'refused' | undefined {
+function modeOf(opening: string, isEnd: boolean): 'lines' | 'json' | 'xml' | 'refused' | undefined {
   const head = opening.slice(0, 4096);
   if (PICKLE.test(head) || head.includes('\0')) return 'refused';
   const start = head.replace(/^\ufeff?\s*/, '');
-  if (start.length < 2) return undefined;
+  // A piece may end anywhere: the same text is read the same way however it comes.
+  if (start.length < (isEnd ? 2 : HEAD)) return undefined;
   if (start.startsWith('<'))
     return /^<(?:\?xml|!--|system\b|graphs\b|!DOCTYPE)/.test(start) ? 'xml' : 'lines';
   if (/^\{\s*(?:"|\}|$)/.test(start)) return 'json';

@@ -46,7 +46,8 @@ files, verdicts and facts of this machine into one archive in which names and ad
 
 - severity: \`error\` fails or is slow by a factor, \`warning\` costs something, \`info\` explains what is no fault.
 - confidence: \`certain\`, \`likely\`, \`possible\`.
-- exit status: 0 healthy, 1 findings, 2 unreadable input.
+- exit status: 0 healthy, 1 findings, 2 no findings, but a file could not be read, or one that was named by itself was
+  not understood. In folders, files that are not understood are listed and do not count.
 `;
 
 /** The text of the page. */

@@ -4,6 +4,7 @@
 
 import { hostsOfRun } from '../model/bench.js';
 import type { Job } from '../model/job.js';
+import type { NcclProcess } from '../model/process.js';
 import { hosts } from '../rules/queries.js';
 
 const plural = (count: number, word: string): string => `${count} ${word}${count === 1 ? '' : 's'}`;
@@ -33,9 +34,27 @@ export function jobSummary(job: Job): string {
     ...(versions.length === 0 ? [] : [`NCCL ${versions.join(', ')}`]),
     ...(rows === 0 ? [] : [plural(rows, 'measured size')]),
   ];
-  const read = job.files.filter(({ kinds }) => kinds.size > 0).length;
-  return `${plural(read, 'file')}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}`;
+  const read = job.files.filter(
+    ({ kinds, refusedTopology }) => kinds.size > 0 || refusedTopology !== undefined,
+  ).length;
+  const all = job.files.length;
+  const files = read === all ? plural(read, 'file') : `${read} of ${plural(all, 'file')}`;
+  return `${files}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}`;
 }
+
+/** Something in the input tells how a job went. */
+export const saysSomething = (job: Job): boolean =>
+  [
+    job.processes,
+    job.bareVersions,
+    job.benches,
+    job.ras,
+    job.dumps,
+    job.events,
+    job.pairRows,
+    job.wireTests,
+    job.kernelEvents,
+  ].some((list) => list.length > 0);
 
 export interface NotChecked {
   readonly what: string;
@@ -49,8 +68,19 @@ export function notChecked(job: Job): NotChecked[] {
     if (!isThere) found.push({ what, why });
   };
   const hasLog = job.processes.some(({ isQuoted }) => !isQuoted);
-  say(hasLog, 'transports, networks and variables', 'no log with NCCL_DEBUG=INFO');
-  if (hasLog) {
+  say(
+    job.processes.some(hasInfo),
+    'transports, networks and variables',
+    hasLog ? 'the log has warnings only: NCCL_DEBUG=INFO was not on' : 'no log with NCCL_DEBUG=INFO',
+  );
+  say(hasLog ? ranksWithoutLog(job) === 0 : true, `${plural(ranksWithoutLog(job), 'rank')}`, 'no log');
+  const runs = separateRuns(job);
+  say(
+    runs < 2,
+    'each run by itself',
+    `the files look like ${runs} runs that share no communicator; give each its own folder`,
+  );
+  if (job.processes.some(hasInfo)) {
     const hasEdges = job.processes.some(({ connections }) => connections.size > 0);
     say(
       hasEdges,
@@ -60,15 +90,62 @@ export function notChecked(job: Job): NotChecked[] {
     const hasTree = job.processes.some(({ tree }) => tree !== undefined) || job.topologies.length > 0;
     say(hasTree, 'the topology', 'no GRAPH lines in the log and no topology file');
   }
+  const rows = job.benches.flatMap((run) => run.rows);
+  say(rows.length + job.pairRows.length + job.wireTests.length > 0, 'speed', 'no table of nccl-tests');
   say(
-    job.benches.some(({ rows }) => rows.length > 0),
-    'speed',
-    'no table of nccl-tests',
+    rows.length === 0 ||
+      rows.some(({ outOfPlace, inPlace }) => (outOfPlace.wrong ?? inPlace?.wrong) !== undefined),
+    'correctness of results',
+    'the table says N/A: nccl-tests ran with -c 0',
   );
   say(
-    job.pci.some(({ acs }) => acs !== undefined),
+    job.pci.length === 0 || job.pci.some(({ acs }) => acs !== undefined),
     'access control of PCIe switches',
-    'no lspci -vvv',
+    'lspci without -vvv as root',
   );
   return found;
+}
+
+/** More than warnings stands in the log of a process. */
+const hasInfo = ({
+  isQuoted,
+  troubles,
+  members,
+  version,
+  environment,
+  bootstrap,
+  network,
+}: NcclProcess): boolean =>
+  !isQuoted &&
+  (troubles.some(({ isWarning }) => !isWarning) ||
+    members.length > 0 ||
+    environment.size > 0 ||
+    (version ?? bootstrap ?? network) !== undefined);
+
+/** Ranks of the largest communicator that no log shows. */
+function ranksWithoutLog(job: Job): number {
+  const members = job.processes.flatMap((process) => process.members);
+  const size = Math.max(0, ...members.map((member) => member.size ?? 0));
+  const ids = new Set(members.flatMap(({ size: own, commId }) => (own === size ? [commId] : [])));
+  const ranks = new Set(members.flatMap(({ rank, commId }) => (ids.has(commId) ? [rank] : [])));
+  return Math.max(0, size - ranks.size);
+}
+
+/** Groups of processes that share no communicator and are each as large as the largest: runs one after the other. */
+function separateRuns(job: Job): number {
+  const group = new Map<string, Set<string>>();
+  for (const { members } of job.processes) {
+    const ids = members.flatMap(({ commId }) => commId ?? []);
+    const joined = new Set(ids.flatMap((id) => [...(group.get(id) ?? [id])]));
+    for (const id of joined) group.set(id, joined);
+  }
+  const size = Math.max(0, ...job.processes.flatMap(({ members }) => members.map((one) => one.size ?? 0)));
+  const largest = new Set<Set<string>>();
+  for (const { members } of job.processes) {
+    for (const { commId, size: own, completed } of members) {
+      const found = commId === undefined ? undefined : group.get(commId);
+      if (found !== undefined && own === size && size > 1 && completed !== undefined) largest.add(found);
+    }
+  }
+  return largest.size;
 }

@@ -5,8 +5,9 @@ import { type Style, wrap } from '../../topology/report/style.js';
 import type { Consequence, Verdict } from '../diagnose.js';
 import type { Job } from '../model/job.js';
 import type { Place } from '../model/place.js';
+import { listed } from '../rules/queries.js';
 import { speedSummary } from './numbers.js';
-import { jobSummary, notChecked } from './summary.js';
+import { jobSummary, notChecked, saysSomething } from './summary.js';
 
 /** The text of a line, where the caller has it. */
 export type LineText = (place: Place) => string | undefined;
@@ -16,28 +17,55 @@ const SHOWN = 6;
 
 const LABEL = 12;
 
-export function textReport(job: Job, verdicts: readonly Verdict[], style: Style, textOf: LineText): string[] {
+/** `isWhole`: lines of evidence are not cut, as for files and other programs. */
+export function textReport(
+  job: Job,
+  verdicts: readonly Verdict[],
+  style: Style,
+  textOf: LineText,
+  isWhole = false,
+): string[] {
   const problems = problemLines(job, style);
   const missing = notChecked(job);
+  const unknown = notUnderstood(job);
   if (verdicts.length === 0) {
     const speed = speedSummary(job);
     const measured = speed === undefined ? '' : `; ${speed}`;
     const lack = missing.length === 0 ? '' : `; not checked: ${missing.map(({ what }) => what).join(', ')}`;
     return [
-      `${style.strong('healthy')}: no fault found in ${jobSummary(job)}${measured}${lack}`,
+      `${style.strong(outcome(job))} in ${jobSummary(job)}${measured}${lack}${unknown === undefined ? '' : `; ${unknown}`}`,
       ...problems,
     ];
   }
   const count = `${verdicts.length} finding${verdicts.length === 1 ? '' : 's'}`;
   return [
     `${style.strong(count)} in ${jobSummary(job)}`,
-    ...verdicts.flatMap((verdict) => ['', ...verdictLines(verdict, style, textOf)]),
+    ...verdicts.flatMap((verdict) => ['', ...verdictLines(verdict, style, textOf, isWhole)]),
     '',
     ...missing.flatMap(({ what, why }) =>
       wrap(style.dim(`not checked: ${what} (${why})`), style.width, '  '),
     ),
+    ...(unknown === undefined ? [] : wrap(unknown, style.width, '  ')),
     ...problems,
   ];
+}
+
+/** Nothing is called healthy of which a part could not be read, or that says nothing about a job. */
+function outcome(job: Job): string {
+  if (!saysSomething(job)) return 'nothing to judge of a job (no log, table, dump or error): no fault found';
+  return job.files.some(({ problems }) => problems.length > 0)
+    ? 'not all could be read: no fault found'
+    : 'healthy: no fault found';
+}
+
+/** Files of which nothing was recognised. */
+function notUnderstood(job: Job): string | undefined {
+  const names = job.files.flatMap(({ name, kinds, problems, last, lines }) =>
+    kinds.size > 0 || problems.length > 0
+      ? []
+      : [last === undefined && lines === 0 ? `${name} (empty)` : name],
+  );
+  return names.length === 0 ? undefined : `not understood: ${listed(names, 12)}`;
 }
 
 function problemLines(job: Job, style: Style): string[] {
@@ -48,7 +76,7 @@ function problemLines(job: Job, style: Style): string[] {
   );
 }
 
-function verdictLines(verdict: Verdict, style: Style, textOf: LineText): string[] {
+function verdictLines(verdict: Verdict, style: Style, textOf: LineText, isWhole: boolean): string[] {
   const { id, severity, confidence, text, evidence, repair, workaround, consequences } = verdict;
   const paint = severity === 'info' ? style.strong : style.warn;
   const row = (label: string, value: string): string[] => {
@@ -62,24 +90,32 @@ function verdictLines(verdict: Verdict, style: Style, textOf: LineText): string[
     ...evidence.slice(0, SHOWN).flatMap((place, i) => {
       const line = textOf(place);
       const where = `${place.file}:${place.line}`;
+      const room = isWhole ? Number.POSITIVE_INFINITY : Math.max(24, style.width - LABEL - where.length - 4);
       return [
-        cut(
-          `  ${(i === 0 ? 'evidence' : '').padEnd(LABEL)}${where}${line === undefined ? '' : `  ${style.dim(line.trim())}`}`,
-          style,
-        ),
+        `  ${(i === 0 ? 'evidence' : '').padEnd(LABEL)}${where}${line === undefined ? '' : `  ${style.dim(cut(line.trim(), room))}`}`,
       ];
     }),
-    ...(evidence.length > SHOWN ? [`  ${''.padEnd(LABEL)}and ${evidence.length - SHOWN} more lines`] : []),
+    ...(evidence.length > SHOWN
+      ? [
+          `  ${''.padEnd(LABEL)}and ${evidence.length - SHOWN} more line${evidence.length === SHOWN + 1 ? '' : 's'}`,
+        ]
+      : []),
     ...row('repair', repair),
     ...(workaround === null ? [] : row('workaround', workaround)),
     ...consequences.flatMap((one) => row('explains', consequenceText(one))),
   ];
 }
 
-/** Log lines may be long; the beginning says what it is. */
-function cut(line: string, style: Style): string {
-  const limit = Math.max(style.width, 60) + (line.length - [...line].length);
-  return line.length <= limit + 20 ? line : `${line.slice(0, limit - 3)}...`;
+/** Log lines may be long: the message is kept, what launchers and NCCL put before it goes first. */
+function cut(line: string, room: number): string {
+  if (line.length <= room) return line;
+  const mark = line.search(/NCCL (?:WARN|INFO|TRACE) /);
+  const bare = mark > 0 ? `...${line.slice(mark)}` : line;
+  if (bare.length <= room) return bare;
+  const half = Math.max(8, Math.floor((room - 3) / 2));
+  return mark > 0
+    ? `${bare.slice(0, Math.max(16, room - 3))}...`
+    : `${line.slice(0, half)}...${line.slice(-half)}`;
 }
 
 function consequenceText({ id, why, evidence }: Consequence): string {

@@ -131,7 +131,10 @@ export const ibvModifyQpTimeout: Rule = {
         repair:
           'Make both ends use addresses of one network and kind: compare show_gids on both hosts, NCCL_IB_GID_INDEX and NCCL_IB_HCA, and whether adapters of different rails can reach each other.',
         workaround: null,
-        why: 'a link-local source cannot reach the peer',
+        why:
+          localGid !== undefined && isLinkLocal(localGid)
+            ? 'a link-local source cannot reach the peer'
+            : 'a queue pair cannot be connected with the address that was chosen',
       },
     ];
   },

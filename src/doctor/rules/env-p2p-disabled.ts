@@ -1,21 +1,25 @@
 /** Peer-to-peer is forbidden by a variable although the GPUs could talk directly. */
 import type { Job } from '../model/job.js';
+import { distinctPlaces, type Place } from '../model/place.js';
 import { nvlinkOf } from './gpu-models.js';
 import { edges, firstOfEach, listed, settings, some } from './queries.js';
 import { example, type Finding, type Rule } from './rule.js';
 
 /** Some machines need it: peer-to-peer that hangs is a fault of the buses (pcie-acs-redirect). */
-function hasNvlink(job: Job): boolean {
-  const isActive = job.links.some(({ links }) => links.some(({ GBs }) => GBs !== undefined && GBs > 0));
-  const inMatrix = job.matrices.some(({ rows }) =>
-    rows.some(({ cells }) => cells.some((cell) => /^NV\d/.test(cell))),
+function nvlinkPlaces(job: Job): Place[] | undefined {
+  const isActive = job.links.flatMap(({ links }) => links.filter(({ GBs }) => GBs !== undefined && GBs > 0));
+  const inMatrix = job.matrices.flatMap(({ rows }) =>
+    rows.filter(({ cells }) => cells.some((cell) => /^NV\d/.test(cell))),
+  );
+  const inTree = job.processes.flatMap(({ tree }) =>
+    tree !== undefined && tree.totalGBs > 100 ? [tree] : [],
   );
   const byModel = [
-    ...job.links.map(({ name }) => name),
-    ...job.benches.flatMap(({ devices }) => devices.map(({ gpu }) => gpu)),
-  ];
-  const inTree = job.processes.some(({ tree }) => tree !== undefined && tree.totalGBs > 100);
-  return isActive || inMatrix || inTree || byModel.some((name) => nvlinkOf(name) !== undefined);
+    ...job.links.map(({ name, at }) => ({ name, at })),
+    ...job.benches.flatMap(({ devices }) => devices.map(({ gpu, at }) => ({ name: gpu, at }))),
+  ].filter(({ name }) => nvlinkOf(name) !== undefined);
+  const all = [isActive, inMatrix, inTree, byModel].flatMap((list) => list.slice(0, 1).map(({ at }) => at));
+  return all.length === 0 ? undefined : all;
 }
 
 /** GPUs that never have peer access lose nothing. */
@@ -66,7 +70,8 @@ export const envP2pDisabled: Rule = {
       job.processes.some(({ members }) => members.some(({ localRanks }) => (localRanks ?? 2) > 1)) ||
       ranksOfHosts(job).some((count) => count > 1);
     if (found.length === 0 || !hasPeers || lacksPeerAccess(job)) return [];
-    const isCostly = hasNvlink(job);
+    const nvlink = nvlinkPlaces(job);
+    const isCostly = nvlink !== undefined;
     return firstOfEach(found, ({ name, process }) => `${name}\0${process.host}`)
       .slice(0, 1)
       .map(({ name, value, process }): Finding => {
@@ -76,7 +81,10 @@ export const envP2pDisabled: Rule = {
           confidence: 'certain',
           text: `${name}=${value} forbids peer-to-peer on ${listed(hosts)}${isCostly ? ': NVLink is there and not used' : ''}`,
           culprit: { host: process.host, ...(hosts.length > 1 ? { hosts } : {}), variable: name, value },
-          evidence: some(firstOfEach(found, ({ at }) => at.file).map(({ at }) => at)),
+          evidence: distinctPlaces([
+            ...some(firstOfEach(found, ({ at }) => at.file).map(({ at }) => at)),
+            ...(nvlink ?? []),
+          ]),
           repair: `Unset ${name} (job script, image, ~/.nccl.conf, /etc/nccl.conf), so that GPUs use ${isCostly ? 'NVLink' : 'direct peer access'} again.`,
           workaround: null,
         };

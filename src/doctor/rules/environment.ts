@@ -1,7 +1,7 @@
 /** Versions, variables and devices that do not fit together between ranks and hosts. */
 import type { Job } from '../model/job.js';
 import { distinctPlaces } from '../model/place.js';
-import { edges, firstOfEach, listed, nodeCount, settings, some, troubles } from './queries.js';
+import { edges, firstOfEach, listed, nodeCount, settings, some, type Told, troubles } from './queries.js';
 import { example, type Finding, type Rule } from './rule.js';
 
 export const versionMismatch: Rule = {
@@ -234,8 +234,7 @@ function absentGid(job: Job): Finding[] {
               8,
             ),
           ],
-          repair:
-            'Unset NCCL_IB_GID_INDEX: since 2.21 NCCL finds the RoCE v2 entry with an IPv4 address by itself; in a container, give it the network of the host.',
+          repair: `${gidRepair(process.version?.value)} In a container, give it the network of the host.`,
           workaround: null,
         },
       ];
@@ -281,13 +280,22 @@ export const envGidIndex: Rule = {
             4,
           ),
         ]),
-        repair:
-          'Unset NCCL_IB_GID_INDEX: since 2.21 NCCL finds the RoCE v2 entry with an IPv4 address by itself.',
+        repair: gidRepair(first.process.version?.value),
         workaround: null,
       },
     ];
   },
 };
+
+/** NCCL chooses the entry itself from 2.21 on. */
+function gidRepair(version: string | undefined): string {
+  const [major = 0, minor = 0] = (version ?? '').split('.').map(Number);
+  if (version === undefined)
+    return 'Unset NCCL_IB_GID_INDEX where NCCL is 2.21 or newer, which finds the RoCE v2 entry with an IPv4 address by itself; for older ones take the index of that entry from show_gids.';
+  return major > 2 || minor >= 21
+    ? 'Unset NCCL_IB_GID_INDEX: since 2.21 NCCL finds the RoCE v2 entry with an IPv4 address by itself.'
+    : `Set NCCL_IB_GID_INDEX to the RoCE v2 entry with an IPv4 address (show_gids); NCCL ${version.replace(/\+.*$/, '')} does not find it by itself.`;
+}
 
 export const envHcaPrefix: Rule = {
   id: 'env-ib-hca-prefix',
@@ -409,6 +417,72 @@ export const sameGpu: Rule = {
   },
 };
 
+/**
+ * Failures of CUDA whose reason is the driver, by number and by words: 35 insufficient driver, 222 PTX of a newer
+ * compiler, 803 driver library and kernel module of two versions, 804 no forward compatibility on this GPU.
+ */
+const DRIVER_NUMBERS: ReadonlySet<number> = new Set([35, 222, 803, 804]);
+const DRIVER_WORDS =
+  /driver version is insufficient|unsupported toolchain|unsupported display driver|forward compatibility/i;
+
+const isOfDriver = ({ trouble }: Told<'cuda'>): boolean =>
+  (trouble.number !== undefined && DRIVER_NUMBERS.has(trouble.number)) || DRIVER_WORDS.test(trouble.reason);
+
+/** `12.2` for the 12020 that drivers state. */
+const cudaName = (version: number): string =>
+  `${Math.floor(version / 1000)}.${Math.floor((version % 1000) / 10)}`;
+
+export const driverTooOld: Rule = {
+  id: 'cuda-driver-too-old',
+  causes: ['blocks', 'kills', 'hangs'],
+  looksFor: 'a driver that does not support the CUDA version that NCCL was built with',
+  example: [
+    example(
+      'n1.log',
+      'n1:10:10 [0] NCCL INFO cudaDriverVersion 12020',
+      'n1:10:10 [0] NCCL INFO NCCL version 2.27.3+cuda12.9',
+      "n1:10:11 [0] enqueue.cc:1556 NCCL WARN Cuda failure 222 'the provided PTX was compiled with an unsupported toolchain.'",
+    ),
+  ],
+  references: ['CUDA compatibility: minor version and forward compatibility'],
+  find(job) {
+    const found = troubles(job, 'cuda').filter((one) => one.logged.isWarning && isOfDriver(one));
+    const [first] = found;
+    if (first === undefined) return [];
+    const { process, trouble } = first;
+    const driver = process.cudaDriver;
+    const built = /\+cuda(\d+\.\d+)/.exec(process.version?.value ?? '')?.[1];
+    const both =
+      driver === undefined || built === undefined
+        ? ''
+        : `: it supports CUDA ${cudaName(driver.value)}, NCCL was built with ${built}`;
+    const isSplit = trouble.number === 803;
+    return [
+      {
+        severity: 'error',
+        confidence: both !== '' && !isSplit ? 'certain' : 'likely',
+        text: isSplit
+          ? `the driver of ${process.host} and its library are of two versions: ${trouble.reason}`
+          : `the driver of ${process.host} is too old${both} (${trouble.reason})`,
+        culprit: {
+          host: process.host,
+          ...(driver === undefined ? {} : { driver: cudaName(driver.value) }),
+          ...(built === undefined ? {} : { builtWith: built }),
+          reason: trouble.reason,
+        },
+        evidence: distinctPlaces([
+          ...some(firstOfEach(found, (one) => one.process.host).map(({ at }) => at)),
+          ...(both === '' ? [] : [driver?.at, process.version?.at]),
+        ]),
+        repair: isSplit
+          ? 'Restart the machine after the update of the driver, and remove libcuda.so and forward-compatibility packages of another version from the image (LD_LIBRARY_PATH).'
+          : `Update the driver${built === undefined ? '' : ` to one for CUDA ${built} or newer`}, or use an NCCL and a framework built for the CUDA version that the driver supports${driver === undefined ? '' : ` (${cudaName(driver.value)})`}.`,
+        workaround: null,
+      },
+    ];
+  },
+};
+
 export const cudaFailure: Rule = {
   id: 'cuda-failure',
   causes: ['blocks', 'kills', 'hangs'],
@@ -422,15 +496,12 @@ export const cudaFailure: Rule = {
   references: ['NCCL user guide: troubleshooting, errors'],
   explainedBy: ['xid', 'rank-died', 'nvls-bind-failed', 'shm-too-small'],
   find(job) {
-    const found = troubles(job, 'cuda').filter(({ logged }) => logged.isWarning);
+    const found = troubles(job, 'cuda').filter((one) => one.logged.isWarning && !isOfDriver(one));
     const [first] = found;
     if (first === undefined) return [];
     const { reason } = first.trouble;
     const isMemory = /out of memory/i.test(reason);
-    const isDriver =
-      /driver version is insufficient|unsupported display driver|no kernel image|forward compatibility/i.test(
-        reason,
-      );
+    const isDriver = /no kernel image/i.test(reason);
     return [
       {
         severity: 'error',

@@ -61,8 +61,8 @@ export const ifaceVirtual: Rule = {
         evidence: some(firstOfEach(bad, ({ process }) => process.host).map(({ at }) => at)),
         repair:
           keep === undefined
-            ? `Set NCCL_SOCKET_IFNAME to the interface that reaches the other hosts; ${listed(names)} do not.`
-            : `Set NCCL_SOCKET_IFNAME=${keep} on all hosts (or exclude the others: NCCL_SOCKET_IFNAME=^${[...new Set(names.map(stem))].join(',')}).`,
+            ? `Set NCCL_SOCKET_IFNAME to the interface that reaches the other hosts; ${listed(names)} ${names.length === 1 ? 'does' : 'do'} not.`
+            : `Set NCCL_SOCKET_IFNAME=${keep} on all hosts (or exclude the others: NCCL_SOCKET_IFNAME=^${shortest(names.map(stem)).join(',')}).`,
         workaround: null,
       },
     ];
@@ -71,6 +71,10 @@ export const ifaceVirtual: Rule = {
 
 /** `br-3fe1` and `veth7b` by the part that all of their kind have. */
 const stem = (name: string): string => /^[a-z]+-?/i.exec(name)?.[0] ?? name;
+
+/** Prefixes without those that another one covers. */
+const shortest = (stems: readonly string[]): string[] =>
+  [...new Set(stems)].filter((one, _, all) => !all.some((other) => other !== one && one.startsWith(other)));
 
 function realInterface(processes: readonly NcclProcess[]): string | undefined {
   for (const { bootstrap, sockets } of processes) {

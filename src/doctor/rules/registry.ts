@@ -24,6 +24,7 @@ import { envForcesProtocol } from './env-forces-protocol.js';
 import { envP2pDisabled, shmInsteadOfP2p } from './env-p2p-disabled.js';
 import {
   cudaFailure,
+  driverTooOld,
   envDiffers,
   envGidIndex,
   envHcaPrefix,
@@ -133,6 +134,7 @@ export const RULES: readonly Rule[] = [
   abortMissingOnRank,
   misuse,
   noTransport,
+  driverTooOld,
   cudaFailure,
   // measurements
   stepLatencyBound,

@@ -1,6 +1,6 @@
 /** `npx tutti doctor` as people start it: exit codes, one line for healthy jobs, JSON in the shape of the cases. */
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -29,7 +29,7 @@ describe('tutti doctor', () => {
   it('prints the verdict first, then evidence with file and line, repair and what it explains', () => {
     const { status, stdout } = doctor([join(CASES, 'shm-full-then-proxy-errors')]);
     expect(status).toBe(1);
-    expect(stdout).toMatch(/^1 finding in 3 files: 1 host/);
+    expect(stdout).toMatch(/^1 finding in 3 of 4 files: 1 host/);
     expect(stdout).toMatch(/\nerror \/dev\/shm of trainer-7c9d-0 has no room for a segment of 13\.2 MiB/);
     expect(stdout).toMatch(/\n {2}evidence {4}nccl-rank1\.log:24 {2}/);
     expect(stdout).toMatch(/\n {2}repair {6}Give the container a larger \/dev\/shm/);
@@ -68,6 +68,34 @@ describe('tutti doctor', () => {
     expect(stdout).toMatch(/^healthy: no fault found in 1 file: 1 host, 31 measured sizes; not checked: /);
     const piped = doctor(['-'], 'n1:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda12.8\n');
     expect({ status: piped.status, stderr: piped.stderr }).toEqual({ status: 0, stderr: '' });
+  });
+
+  it('accounts for every input in the exit code: unreadable anywhere, not understood where named', () => {
+    const good = join(folder, 'good.log');
+    const poem = join(folder, 'poem.txt');
+    const inner = join(folder, 'inner');
+    writeFileSync(good, 'n1:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda12.8\n');
+    writeFileSync(poem, 'roses are red\n');
+    mkdirSync(inner);
+    writeFileSync(join(inner, 'good.log'), 'n1:1:2 [0] NCCL INFO NCCL version 2.28.9+cuda12.8\n');
+    writeFileSync(join(inner, 'README.md'), 'roses are red\n');
+    expect(doctor([good])).toMatchObject({ status: 0 });
+    expect(doctor([good, poem])).toMatchObject({
+      status: 2,
+      stdout: expect.stringContaining('not understood: poem.txt'),
+    });
+    expect(doctor([inner])).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining('not understood: README.md'),
+    });
+    writeFileSync(join(inner, 'x.bin'), Buffer.from([1, 0, 2, 0]));
+    expect(doctor([inner])).toMatchObject({ status: 2, stdout: expect.stringContaining('x.bin: binary') });
+  });
+
+  it('shows lines of the standard input', () => {
+    const { status, stdout } = doctor(['-'], 'b:1:2 [0] x.cc:9 NCCL WARN the frob is gone\n');
+    expect(status).toBe(1);
+    expect(stdout).toContain('-:1  b:1:2 [0] x.cc:9 NCCL WARN the frob is gone');
   });
 
   it('refuses what it cannot read with exit code 2 and the reason', () => {
