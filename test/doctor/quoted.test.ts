@@ -85,6 +85,46 @@ describe('errors that point at others', () => {
   });
 });
 
+describe('ends that launchers and the kernel report', () => {
+  it('are a verdict even where nothing tells why', async () => {
+    const ends = [
+      'srun: error: q7: task 5: Exited with exit code 3',
+      'mpirun noticed that process rank 5 with PID 77 on node q7 exited on signal 11 (Segmentation fault).',
+      '[rank5]: ValueError: the frob is gone',
+    ];
+    for (const end of ends) {
+      const verdicts = await judge([end, 'q1:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda12.8']);
+      expect(verdicts, end).toMatchObject([{ severity: 'error', culprit: { rank: 5 } }]);
+    }
+    const [cancelled] = await judge([
+      'slurmstepd: error: *** STEP 9.0 ON q7 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***',
+    ]);
+    expect(cancelled).toMatchObject({ id: 'process-failed', severity: 'warning' });
+    expect(cancelled!.text).toContain('DUE TO TIME LIMIT');
+  });
+
+  it('by the out-of-memory killer stand beside other faults of the machine', async () => {
+    const verdicts = await judge([
+      '[12.118] NVRM: Xid (PCI:0000:4e:00): 79, pid=4410, name=python, GPU has fallen off the bus.',
+      '[13.001] Out of memory: Killed process 4415 (python) total-vm:123kB',
+    ]);
+    expect(verdicts.map(({ id }) => id).sort()).toEqual(['rank-died', 'xid']);
+    expect(verdicts.find(({ id }) => id === 'rank-died')).toMatchObject({
+      confidence: 'likely',
+      culprit: { pid: 4415 },
+    });
+    const logged = await judge([
+      'q1:4415:4415 [0] NCCL INFO ncclCommInitRank comm 0xf rank 6 nranks 8 cudaDev 0 busId 3b000 commId 0x77 - Init START',
+      '[13.001] Memory cgroup out of memory: Killed process 4415 (python) total-vm:123kB',
+    ]);
+    expect(logged[0]).toMatchObject({
+      id: 'rank-died',
+      confidence: 'certain',
+      culprit: { rank: 6, host: 'q1' },
+    });
+  });
+});
+
 const watchdog = (rank: number, sequence: number, operation: string, group = '0(default_pg)'): string[] => [
   `[rank${rank}]:[E101 10:44:10.1 ProcessGroupNCCL.cpp:616] [Rank ${rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=${sequence}, OpType=${operation}, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600089 milliseconds before timing out.`,
   `[rank${rank}]:[E101 10:44:10.2 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID ${group} Rank ${rank}] Exception (either an error or timeout) detected by watchdog at work: ${sequence}, last enqueued NCCL work: ${sequence}, last completed NCCL work: ${sequence - 1}.`,

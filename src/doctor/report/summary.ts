@@ -92,11 +92,13 @@ export function notChecked(job: Job): NotChecked[] {
   }
   const rows = job.benches.flatMap((run) => run.rows);
   say(rows.length + job.pairRows.length + job.wireTests.length > 0, 'speed', 'no table of nccl-tests');
+  const unchecked = rows.filter(
+    ({ outOfPlace, inPlace }) => (outOfPlace.wrong ?? inPlace?.wrong) === undefined,
+  ).length;
   say(
-    rows.length === 0 ||
-      rows.some(({ outOfPlace, inPlace }) => (outOfPlace.wrong ?? inPlace?.wrong) !== undefined),
-    'correctness of results',
-    'the table says N/A: nccl-tests ran with -c 0',
+    unchecked === 0,
+    unchecked === rows.length ? 'correctness of results' : `correctness of ${plural(unchecked, 'size')}`,
+    'the table has no number of wrong elements (N/A): nccl-tests ran with -c 0',
   );
   say(
     job.pci.length === 0 || job.pci.some(({ acs }) => acs !== undefined),

@@ -3,7 +3,7 @@ import type { DumpedOperation, RankDump } from '../model/dump.js';
 import type { FrameworkEvent } from '../model/framework.js';
 import type { Job } from '../model/job.js';
 import { distinctPlaces, type Place } from '../model/place.js';
-import type { Member, NcclProcess } from '../model/process.js';
+import { type Member, type NcclProcess, rankOf } from '../model/process.js';
 import type { RasCount } from '../model/ras.js';
 import { firstOfEach, listed, some, waitingMembers } from './queries.js';
 import { reportedGroups } from './reported-operations.js';
@@ -37,6 +37,7 @@ function deathsInLogs(job: Job): Finding[] {
   const exits = job.events.flatMap((event) => (event.kind === 'exit' ? [event] : []));
   // Watchdogs and exceptions end a process by SIGABRT, launchers the rest by SIGTERM.
   const killed = exits.filter(({ signal }) => signal !== undefined && signal !== 15 && signal !== 6);
+  if (killed.length === 0) return killedByKernel(job);
   return firstOfEach(killed, ({ rank, pid }) => rank ?? pid)
     .slice(0, 1)
     .map((event): Finding => {
@@ -48,7 +49,7 @@ function deathsInLogs(job: Job): Finding[] {
       return {
         severity: 'error',
         confidence: kernel !== undefined || !isKilled ? 'certain' : 'likely',
-        text: `${who}${event.host === undefined ? '' : ` on ${event.host}`} was ended by signal ${event.signal}${isKilled ? ', as by the kernel when memory runs out' : ''}`,
+        text: `${who}${event.host === undefined ? '' : ` on ${event.host}`} was ended by signal ${event.signal}${!isKilled ? '' : kernel === undefined ? ', as by the kernel when memory runs out' : ': the kernel killed it because memory ran out'}`,
         culprit: {
           ...(event.rank === undefined ? {} : { rank: event.rank }),
           ...(event.host === undefined ? {} : { host: event.host }),
@@ -62,6 +63,31 @@ function deathsInLogs(job: Job): Finding[] {
         workaround: null,
       };
     });
+}
+
+/** Processes that only the kernel's log tells of: of this job where a log has their number. */
+function killedByKernel(job: Job): Finding[] {
+  const killed = job.kernelEvents.flatMap((event) => (event.kind === 'outOfMemory' ? [event] : []));
+  return firstOfEach(killed, ({ pid }) => pid).map(({ pid, host, at, text }): Finding => {
+    const process = job.processes.find((one) => one.pid === pid && (host === undefined || one.host === host));
+    const rank = process === undefined ? undefined : rankOf(process);
+    const where = process?.host ?? host;
+    return {
+      severity: 'error',
+      confidence: process === undefined ? 'likely' : 'certain',
+      text: `the kernel killed ${pid === undefined ? 'a process' : `process ${pid}`}${rank === undefined ? '' : ` (rank ${rank})`}${where === undefined ? '' : ` on ${where}`} because memory ran out`,
+      culprit: {
+        ...(rank === undefined ? {} : { rank }),
+        ...(pid === undefined ? {} : { pid }),
+        ...(where === undefined ? {} : { host: where }),
+        text: text.trim().slice(0, 120),
+      },
+      evidence: [at],
+      repair:
+        'Give the job more memory or fewer workers per process; see in dmesg which process took it, and whether the killed one belonged to this job.',
+      workaround: null,
+    };
+  });
 }
 
 function exceptionFinding(job: Job, event: Exception): Finding {

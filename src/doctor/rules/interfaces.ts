@@ -271,7 +271,8 @@ export const initWaiting: Rule = {
     if (waiting.every(({ process }) => breaksOff(job, process))) return [];
     const culprits = missingRanks(job);
     const size = first.member.size;
-    if (isAllThere(job, first.member)) return [inSetUp(waiting, size)];
+    const isEnded = job.events.some(({ kind }) => kind === 'cancelled' || kind === 'watchdog');
+    if (isAllThere(job, first.member)) return [inSetUp(waiting, size, isEnded)];
     return [
       {
         severity: 'error',
@@ -301,9 +302,10 @@ function isAllThere(job: Job, { commId, size }: Waiting['member']): boolean {
 }
 
 /** All are there, and the log of none goes on: a hang, or a log that was taken before the end. */
-function inSetUp(waiting: readonly Waiting[], size: number | undefined): Finding {
+function inSetUp(waiting: readonly Waiting[], size: number | undefined, isEnded: boolean): Finding {
   return {
-    severity: 'warning',
+    // A time limit that was met tells that it stood still.
+    severity: isEnded ? 'error' : 'warning',
     confidence: 'possible',
     text: `all ${size} ranks began the set-up of a communicator and none completed it before the log ends`,
     culprit: { waiting: waiting.length, missing: [] },

@@ -72,6 +72,7 @@ import {
 } from './measurements.js';
 import { netPluginLoadFailed, netSocketFallback } from './net-plugin-load-failed.js';
 import { peerConnectionClosed, portConflict, portsExhausted, tooManyOpenFiles } from './ports.js';
+import { processFailed } from './process-failed.js';
 import { envValueUnknown, invalidArgument, sizesAtRoot, wrongPeer } from './reported-by-nccl.js';
 import type { Rule } from './rule.js';
 import { shmNotAllowed, shmTooSmall } from './shared-memory.js';
@@ -151,6 +152,7 @@ export const RULES: readonly Rule[] = [
   sizesAtRoot,
   wrongPeer,
   // what is left
+  processFailed,
   unexplainedWarning,
   // symptoms, each shown below its cause where one is found
   netSocketFallback,
