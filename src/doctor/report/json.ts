@@ -6,12 +6,13 @@ import type { Verdict } from '../diagnose.js';
 import { expectations } from '../expected.js';
 import type { Job } from '../model/job.js';
 import type { Connection, NcclProcess } from '../model/process.js';
-import { notChecked } from './summary.js';
+import { notChecked, saysSomething } from './summary.js';
 
 /** The object that `tutti doctor --json` prints. */
 export function jsonReport(job: Job, verdicts: readonly Verdict[]) {
   return {
-    healthy: verdicts.length === 0,
+    healthy:
+      verdicts.length === 0 && saysSomething(job) && job.files.every(({ problems }) => problems.length === 0),
     verdicts: verdicts.map(({ text, ...verdict }) => ({ ...(plain(verdict) as object), text })),
     expected: plain(expectations(job)),
     notChecked: notChecked(job),

@@ -73,12 +73,16 @@ export function notChecked(job: Job): NotChecked[] {
     'transports, networks and variables',
     hasLog ? 'the log has warnings only: NCCL_DEBUG=INFO was not on' : 'no log with NCCL_DEBUG=INFO',
   );
-  say(hasLog ? ranksWithoutLog(job) === 0 : true, `${plural(ranksWithoutLog(job), 'rank')}`, 'no log');
+  say(
+    hasLog ? ranksWithoutLog(job) === 0 : true,
+    `the logs of ${plural(ranksWithoutLog(job), 'rank')}`,
+    'not given',
+  );
   const runs = separateRuns(job);
   say(
     runs < 2,
     'each run by itself',
-    `the files look like ${runs} runs that share no communicator; give each its own folder`,
+    `the files hold ${runs} groups of processes that share no communicator; if they are runs, give each its own folder`,
   );
   if (job.processes.some(hasInfo)) {
     const hasEdges = job.processes.some(({ connections }) => connections.size > 0);
@@ -133,7 +137,7 @@ function ranksWithoutLog(job: Job): number {
   return Math.max(0, size - ranks.size);
 }
 
-/** Groups of processes that share no communicator and are each as large as the largest: runs one after the other. */
+/** Groups of processes that share no communicator, where they are not all single ranks: runs one after the other. */
 function separateRuns(job: Job): number {
   const group = new Map<string, Set<string>>();
   for (const { members } of job.processes) {
@@ -141,13 +145,9 @@ function separateRuns(job: Job): number {
     const joined = new Set(ids.flatMap((id) => [...(group.get(id) ?? [id])]));
     for (const id of joined) group.set(id, joined);
   }
-  const size = Math.max(0, ...job.processes.flatMap(({ members }) => members.map((one) => one.size ?? 0)));
-  const largest = new Set<Set<string>>();
-  for (const { members } of job.processes) {
-    for (const { commId, size: own, completed } of members) {
-      const found = commId === undefined ? undefined : group.get(commId);
-      if (found !== undefined && own === size && size > 1 && completed !== undefined) largest.add(found);
-    }
-  }
-  return largest.size;
+  const completed = job.processes.flatMap(({ members }) =>
+    members.filter((one) => one.completed !== undefined && one.commId !== undefined),
+  );
+  const isLarge = completed.some(({ size }) => (size ?? 1) > 1);
+  return isLarge ? new Set(completed.map(({ commId }) => group.get(commId!))).size : 0;
 }
