@@ -25,7 +25,7 @@ The more, the surer: a log of one rank already helps, logs of all ranks let it c
   PyTorch's flight recorder writes them, and in other layouts. Pickles run code when they are read, so they are refused.
 - RAS status (\`ncclras\`), text or JSON.
 - Topology and graph files of NCCL.
-- \`nvidia-smi topo -m\`, \`nvidia-smi nvlink -s\`, \`nvidia-smi -L\`, \`lspci\` (with \`-vvv\` for access control and links),
+- \`nvidia-smi topo -m\`, \`nvidia-smi nvlink -s\`, \`nvidia-smi -L\`, \`nvidia-smi -q -x\` (recognised only), \`lspci\` (with \`-vvv\` for access control and links),
   \`show_gids\`, \`ibstatus\` or \`ibstat\`, \`ethtool -S\`, \`ip addr\`, \`ss -s\`, \`sysctl\`, \`ulimit -a\`, \`df\`, \`lsmod\`, \`dmesg\`.
 
 The kind of a file is recognised by its content, line by line; one file may hold several. Names of files matter only
@@ -45,6 +45,9 @@ adapters, cores, variables, and whether other hosts can be reached. It changes n
 files, verdicts and facts of this machine into one archive in which names and addresses are replaced.
 
 - severity: \`error\` fails or is slow by a factor, \`warning\` costs something, \`info\` explains what is no fault.
+- no job is called healthy as long as NCCL, a framework or a launcher reports a failure that no rule explains: the last
+  rules quote it. A cause explains a symptom only if it can cause it and weighs as much, so a variable that costs speed
+  never hides that ranks wait.
 - confidence: \`certain\`, \`likely\`, \`possible\`.
 - exit status: 0 healthy, 1 findings, 2 no findings, but a file could not be read, or one that was named by itself was
   not understood. In folders, files that are not understood are listed and do not count.
@@ -85,6 +88,7 @@ async function ruleSection(rule: Rule): Promise<string> {
     `### ${rule.id}`,
     '',
     `Looks for ${rule.looksFor}.`,
+    ...effectsOf(rule),
     ...explained(rule),
     ...(rule.references.length === 0 ? [] : [`See ${rule.references.join('; ')}.`]),
     '',
@@ -102,6 +106,10 @@ const EFFECTS: Readonly<Record<Effect, string>> = {
   hangs: 'can keep operations from ending',
   slows: 'can cost speed',
 };
+
+function effectsOf({ causes = [] }: Rule): string[] {
+  return causes.length === 0 ? [] : [`It ${causes.map((one) => EFFECTS[one]).join(', or ')}.`];
+}
 
 function explained({ explainedBy }: Rule): string[] {
   if (explainedBy === undefined) return [];
