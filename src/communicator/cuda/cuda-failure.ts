@@ -22,9 +22,14 @@ export class CudaFailure {
     return this.#error;
   }
 
-  /** Throws the failure, also one that only others have met so far. */
-  check(): void {
+  /** Throws the failure, if there is one: for what needs no other rank, such as copies. */
+  checkOwn(): void {
     if (this.#error !== undefined) throw this.#error;
+  }
+
+  /** Before a call that all ranks make: throws the failure, also that somebody has left who would not make it. */
+  check(): void {
+    this.checkOwn();
     const culprit = this.#team.departed();
     if (culprit !== undefined)
       throw this.failWith(describeTrouble({ kind: 'left', culprit }, this.#team.rank));

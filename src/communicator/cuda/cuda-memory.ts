@@ -127,7 +127,7 @@ export class CudaMemory implements BufferOwner {
    * the stream may wait for other ranks of this thread.
    */
   async #copy(call: string, buffer: DeviceBuffer, act: () => void): Promise<void> {
-    this.#failure.check();
+    this.#failure.checkOwn();
     await this.#queue.drained(call);
     if (buffer.freed) {
       throw new TuttiError('invalidUsage', `${call}: the buffer was given back`, { rank: this.#team.rank });

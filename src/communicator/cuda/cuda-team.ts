@@ -47,7 +47,7 @@ export interface CudaTeam extends Control {
 
   /** This rank has put so many operations on its GPU. */
   countLaunches(operations: number): void;
-  /** A rank that has left while others have calls that it will not make, or undefined. */
+  /** A rank that has left and will not make this rank's next call, or undefined. */
   departed(): number | undefined;
   /** Calls back when `departed` has begun to name somebody. */
   onDeparture(listener: () => void): void;

@@ -195,7 +195,7 @@ export class LaunchQueue {
   /** Puts a call that is no launch of ours (a copy, a graph) into the own stream, in its turn. */
   async inOrder(act: (stream: Stream) => void): Promise<void> {
     await this.#turn;
-    this.#failure.check();
+    this.#failure.checkOwn();
     if (this.#last !== this.stream) this.#follow(this.stream);
     act(this.stream);
   }

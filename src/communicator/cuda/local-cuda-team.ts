@@ -135,7 +135,8 @@ export function createLocalCudaTeams(
       },
       departed: () => {
         if (left.has(rank)) return undefined;
-        return left.values().next().value;
+        for (const one of left) if (launches[one]! <= launches[rank]!) return one;
+        return undefined;
       },
       onDeparture: (listener) => {
         departures.push(listener);

@@ -227,7 +227,10 @@ export async function openCudaProcessTeam(
       countLaunches: (more) => {
         operations += more;
       },
-      departed: () => left.keys().next().value,
+      departed: () => {
+        for (const [peer, count] of left) if (count <= operations) return peer;
+        return undefined;
+      },
       onDeparture: (listener) => {
         departures.push(listener);
       },

@@ -243,6 +243,29 @@ describe('prepared operations and graphs', () => {
   });
 });
 
+describe('a rank that has made all its calls may close', () => {
+  it.each([
+    ['in one process', fakeGpus],
+    ['in processes', fakeProcesses],
+  ] as const)('%s: the others still use their results, and their next call fails', async (_, start) => {
+    const { comms, driver } = await start([0, 0]);
+    const [a, b] = comms;
+    const buffers = comms.map((comm) => comm.alloc(Float32Array, 10));
+    await buffers[0]!.copyFrom(new Float32Array(10).fill(3));
+    await Promise.all(comms.map((comm, rank) => comm.broadcast(buffers[rank]!, { root: 0 })));
+    const closed = a!.close();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(await buffers[1]!.read()).toEqual(new Float32Array(10).fill(3));
+    await buffers[1]!.copyFrom(new Float32Array(10).fill(4));
+    expect(await buffers[1]!.read()).toEqual(new Float32Array(10).fill(4));
+    const error = await errorOf(b!.broadcast(buffers[1]!, { root: 0 }));
+    expect([error.code, error.rank]).toEqual(['remoteError', 0]);
+    await b!.close();
+    await closed;
+    expect(driver.leaks).toEqual([]);
+  });
+});
+
 describe('processes', () => {
   it('are all told what one of them met while it opened', async () => {
     for (const step of ['cuMemAlloc', 'cuIpcOpenMemHandle'] as const) {
