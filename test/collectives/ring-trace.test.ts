@@ -546,7 +546,8 @@ describe('all-to-all', () => {
   it('passes every block on until it is where it belongs', () => {
     fc.assert(
       fc.property(cases, (c) => {
-        const apart = { ...c, inPlace: false };
+        // n (n + 1) / 2 calls per chunk: more elements than these would overrun the records of 8 ranks.
+        const apart = { ...c, inPlace: false, count: Math.min(c.count, 100) };
         const { team, calls } = runCase('allToAll', apart);
         expectSchedule('allToAll', apart, team, calls);
       }),
