@@ -29,6 +29,7 @@ writeFileSync(
  * Standard constants of the host's cost model, as \`tutti tune --fit\` found them and scripts/standard-constants.js wrote
  * them here: ${cpu}, ${cores} cores, with ${ranks} ranks.
  */
+// biome-ignore-all lint/suspicious/noApproximativeNumericConstant: they are measured, whatever they resemble
 import type { CandidateConstants, HostTable } from './cost.js';
 
 /** Microseconds of start and step alone, of start and step crowded, and GB/s at each of KNOTS. */

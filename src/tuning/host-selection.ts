@@ -66,7 +66,7 @@ export interface HostCandidate extends Candidate {
 }
 
 /** An algorithm that is not direct must be predicted to take at most this part of the best direct one's time. */
-export const DIRECT_MARGIN = 0.9;
+export const DIRECT_MARGIN = 0.75;
 
 export function selectOnHost(input: HostSelectionInput): HostSelection {
   const { collective, shared } = input;
@@ -121,7 +121,13 @@ export function fastest(
       (best, one) => (best === undefined || one.prediction!.time < best.prediction!.time ? one : best),
       undefined,
     );
-  const direct = least(able.filter(({ algorithm }) => isDirect(algorithm)));
+  const meetings = able.filter(({ algorithm }) => isDirect(algorithm));
+  const oneShot = meetings.find(({ algorithm }) => algorithm === 'OneShot');
+  const fastest = least(meetings);
+  // Ranks meet once in one-shot: where the two are near each other, that is the steadier one.
+  const isNear =
+    oneShot !== undefined && fastest!.prediction!.time >= DIRECT_MARGIN * oneShot.prediction!.time;
+  const direct = isNear ? oneShot : fastest;
   const other = least(able.filter(({ algorithm }) => !isDirect(algorithm)));
   if (direct === undefined || other === undefined) return direct ?? other;
   if (hasWideSum && (op === 'sum' || op === 'avg')) return direct;

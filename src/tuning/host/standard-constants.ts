@@ -1,7 +1,8 @@
 /**
  * Standard constants of the host's cost model, as `tutti tune --fit` found them and scripts/standard-constants.js wrote
- * them here: Intel Xeon (virtual), 2 cores, with 2, 4, 8 ranks.
+ * them here: Intel(R) Xeon(R) Processor, 2 cores, with 2, 4, 8 ranks.
  */
+// biome-ignore-all lint/suspicious/noApproximativeNumericConstant: they are measured, whatever they resemble
 import type { CandidateConstants, HostTable } from './cost.js';
 
 /** Microseconds of start and step alone, of start and step crowded, and GB/s at each of KNOTS. */
@@ -21,68 +22,68 @@ const row = (
 
 export const STANDARD_WINDOW: HostTable = {
   allReduce: {
-    OneShot: row(0.427, 0.001, 0.001, 1.59, 18.4, 7.04, 2.2),
-    TwoShot: row(0.257, 0.257, 0.001, 3.18, 71.7, 40.7, 9.96),
-    'Ring LL': row(0.247, 0.194, 0.001, 3.44, 3.55, 2.65, 1.22),
-    'Ring Simple': row(0.349, 0.399, 0.001, 3.64, 21.4, 17.2, 10.4),
-    'Tree LL': row(0.281, 0.261, 0.001, 5.19, 2.97, 2.41, 1.44),
-    'Tree Simple': row(0.319, 0.338, 0.001, 3.22, 10.3, 10.9, 7.5),
-    'Hierarchical LL': row(0.256, 0.212, 0.001, 7.37, 4.46, 3.45, 1.48),
-    'Hierarchical Simple': row(0.326, 0.351, 0.001, 6.73, 27.9, 16.8, 5.45),
-    'Recursive LL': row(0.213, 0.213, 0.001, 6.34, 3.48, 2.4, 1.25),
-    'Recursive Simple': row(0.279, 0.279, 0.001, 3.96, 19.7, 11.4, 3.46),
+    OneShot: row(0.001, 0.736, 2.47, 0.488, 13.9, 13.9, 13.2),
+    TwoShot: row(0.372, 0.352, 0.001, 1.72, 43.9, 24.1, 9.37),
+    'Ring LL': row(0.77, 0.523, 0.001, 3.07, 2.19, 2.18, 1.98),
+    'Ring Simple': row(0.879, 0.563, 0.001, 3.57, 17.1, 17.8, 9.42),
+    'Tree LL': row(0.848, 0.582, 0.001, 4.1, 1.74, 1.76, 1.58),
+    'Tree Simple': row(0.848, 0.522, 0.001, 3.79, 9.5, 10.6, 9.09),
+    'Hierarchical LL': row(0.783, 0.525, 0.001, 6.05, 2.92, 2.81, 2.51),
+    'Hierarchical Simple': row(0.868, 0.499, 0.001, 4.85, 26.4, 16.9, 10.6),
+    'Recursive LL': row(0.776, 0.676, 0.001, 5.43, 2.34, 2.36, 2.19),
+    'Recursive Simple': row(0.956, 0.556, 0.001, 3.88, 22.4, 12.7, 11.5),
   },
   reduce: {
-    OneShot: row(0.204, 0.118, 3.64, 3.32, 24, 19.3, 17.5),
-    TwoShot: row(0.236, 0.236, 0.001, 6.6, 92.1, 66.7, 14.6),
-    'Ring LL': row(0.137, 0.137, 2.29, 0.979, 5.17, 4.25, 2.49),
-    'Ring Simple': row(0.139, 0.139, 0.001, 0.585, 30.3, 24.6, 13.6),
+    OneShot: row(0.107, 0.472, 0.001, 1.25, 23, 16.8, 23.5),
+    TwoShot: row(0.386, 0.227, 0.001, 1.63, 53, 36.9, 13),
+    'Ring LL': row(0.416, 0.276, 0.001, 1.59, 3.05, 3.58, 2.87),
+    'Ring Simple': row(0.661, 0.33, 0.00101, 0.812, 34.8, 11.3, 10.5),
   },
   broadcast: {
-    OneShot: row(0.001, 0.299, 1.69, 3.26, 13.6, 24.5, 5.14),
-    TwoShot: row(0.223, 0.223, 0.001, 8.66, 106, 52.7, 14.7),
-    'Ring LL': row(0.146, 0.146, 0.656, 0.715, 4.32, 3.5, 2.41),
-    'Ring Simple': row(0.195, 0.195, 2.39, 0.144, 24.1, 35.4, 9.93),
+    OneShot: row(0.001, 0.582, 0.122, 0.599, 12.6, 12.9, 10.8),
+    TwoShot: row(0.347, 0.208, 0.001, 1.27, 47.2, 43.9, 14.2),
+    'Ring LL': row(0.382, 0.278, 0.001, 0.473, 1.98, 2.18, 2.24),
+    'Ring Simple': row(0.589, 0.338, 0.001, 0.493, 22, 9.33, 9.38),
   },
   allGather: {
-    OneShot: row(0.001, 0.364, 0.001, 2.21, 23.5, 23.4, 8.63),
-    TwoShot: row(0.216, 0.216, 0.001, 3.94, 93.8, 45.4, 13.9),
-    'Ring LL': row(0.244, 0.244, 0.001, 5.15, 3.96, 3.42, 1.65),
-    'Ring Simple': row(0.395, 0.395, 0.001, 5.14, 24, 23.2, 12.4),
-    'PAT Simple': row(0.328, 0.328, 0.001, 6.01, 27, 19.2, 9.87),
+    OneShot: row(0.001, 0.443, 0.001, 0.559, 15.4, 19.4, 14.3),
+    TwoShot: row(0.393, 0.203, 0.001, 1.16, 69.4, 55.1, 15.6),
+    'Ring LL': row(0.625, 0.402, 0.001, 1.54, 2.71, 2.89, 2.49),
+    'Ring Simple': row(0.824, 0.444, 0.001, 2.48, 17.8, 24, 12.5),
+    'PAT Simple': row(0.83, 0.431, 0.001, 1.85, 24.1, 19.5, 12.4),
   },
   reduceScatter: {
-    OneShot: row(0.418, 0.001, 0.001, 3.64, 19.2, 16.7, 13.6),
-    TwoShot: row(0.243, 0.243, 0.001, 7.55, 75.5, 62.6, 14.1),
-    'Ring LL': row(0.246, 0.246, 0.001, 5.62, 4.21, 4.67, 2.73),
-    'Ring Simple': row(0.319, 0.319, 0.001, 10.6, 24.9, 22.7, 14.9),
-    'PAT Simple': row(0.291, 0.291, 0.001, 7.81, 28.9, 20.6, 11.4),
+    OneShot: row(0.216, 0.36, 0.604, 0.663, 19.8, 18, 19),
+    TwoShot: row(0.346, 0.213, 2.15, 0.792, 64, 46.2, 14.7),
+    'Ring LL': row(0.492, 0.365, 0.001, 2.43, 2.91, 2.83, 2.49),
+    'Ring Simple': row(0.667, 0.347, 0.001, 2.54, 24.9, 22, 13.9),
+    'PAT Simple': row(0.647, 0.333, 0.001, 2.81, 27.5, 20.7, 13.6),
   },
   allToAll: {
-    OneShot: row(0.001, 0.4, 0.607, 1.94, 28.4, 27.9, 11.9),
-    TwoShot: row(0.238, 0.238, 0.001, 4.07, 114, 46.8, 11.7),
-    'Ring LL': row(0.266, 0.266, 0.001, 11.1, 6.03, 4.79, 2.28),
-    'Ring Simple': row(0.322, 0.322, 0.001, 10.7, 35, 25.1, 10.6),
+    OneShot: row(0.001, 0.612, 0.001, 0.691, 22.7, 21.5, 15.1),
+    TwoShot: row(0.36, 0.225, 0.001, 1.18, 76.6, 44.7, 12.9),
+    'Ring LL': row(0.536, 0.426, 0.001, 4.44, 3.18, 3.08, 2.58),
+    'Ring Simple': row(0.681, 0.399, 0.001, 4.26, 25.9, 21.1, 11),
   },
 };
 
 export const STANDARD_SOCKET: HostTable = {
   allReduce: {
-    'Ring Simple': row(0.3, 0.3, 13.3, 34.4, 12.3, 4.1, 4.22),
+    'Ring Simple': row(0.238, 0.238, 28.7, 373, 0.201, 400, 7),
   },
   reduce: {
-    'Ring Simple': row(0.3, 0.3, 20.2, 14.3, 400, 8.35, 12.9),
+    'Ring Simple': row(0.458, 0.458, 52, 22.4, 400, 6.97, 7.76),
   },
   broadcast: {
-    'Ring Simple': row(0.3, 0.3, 20.2, 11.4, 7.07, 10.1, 12.8),
+    'Ring Simple': row(0.508, 0.508, 22.5, 19.2, 1.2, 5.28, 7.91),
   },
   allGather: {
-    'Ring Simple': row(0.3, 0.3, 26.5, 39, 9.65, 3.48, 5.88),
+    'Ring Simple': row(0.231, 0.231, 114, 228, 0.046, 134, 6.06),
   },
   reduceScatter: {
-    'Ring Simple': row(0.3, 0.3, 26.9, 42.4, 9.86, 4.07, 5.14),
+    'Ring Simple': row(0.26, 0.26, 169, 147, 400, 9.9, 8.81),
   },
   allToAll: {
-    'Ring Simple': row(0.3, 0.3, 22.7, 30.9, 9.13, 4.31, 4.48),
+    'Ring Simple': row(0.308, 0.308, 137, 139, 0.21, 5.27, 10.8),
   },
 };
