@@ -4,7 +4,8 @@
  *
  * NCCL_ALGO and NCCL_PROTO (or the communicator's options) leave fewer candidates, and as with NCCL a call without any
  * fails. An algorithm that knows only Simple is used with it whatever the list of protocols says, if it is asked for by
- * name. One over emulated switches is taken only by name, and then before all others. Ranks that do not share memory have rings with Simple only.
+ * name. One over emulated switches is taken only by name, and then before all others. Ranks that do not share memory
+ * have rings with Simple only.
  *
  * Direct algorithms find out at once when ranks disagree about a call, and add in the order of the ranks; so another one
  * must be faster by a margin to go before them. Sums of narrow floats, which only direct algorithms round just once, are
@@ -65,7 +66,10 @@ export interface HostCandidate extends Candidate {
   readonly obstacle: string | undefined;
 }
 
-/** An algorithm that is not direct must be predicted to take at most this part of the best direct one's time. */
+/**
+ * An algorithm that is not direct must be predicted to take less than this part of the direct one's time, and two-shot
+ * of one-shot's. Measured times of one program differ as much from process to process.
+ */
 export const DIRECT_MARGIN = 0.75;
 
 export function selectOnHost(input: HostSelectionInput): HostSelection {
@@ -123,11 +127,11 @@ export function fastest(
     );
   const meetings = able.filter(({ algorithm }) => isDirect(algorithm));
   const oneShot = meetings.find(({ algorithm }) => algorithm === 'OneShot');
-  const fastest = least(meetings);
-  // Ranks meet once in one-shot: where the two are near each other, that is the steadier one.
+  const quickest = least(meetings);
+  // Predictions this near to each other do not tell which is faster: then the one in which ranks meet once.
   const isNear =
-    oneShot !== undefined && fastest!.prediction!.time >= DIRECT_MARGIN * oneShot.prediction!.time;
-  const direct = isNear ? oneShot : fastest;
+    oneShot !== undefined && quickest!.prediction!.time >= DIRECT_MARGIN * oneShot.prediction!.time;
+  const direct = isNear ? oneShot : quickest;
   const other = least(able.filter(({ algorithm }) => !isDirect(algorithm)));
   if (direct === undefined || other === undefined) return direct ?? other;
   if (hasWideSum && (op === 'sum' || op === 'avg')) return direct;
