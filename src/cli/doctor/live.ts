@@ -11,7 +11,7 @@ import {
   type LiveInterface,
   liveChecks,
 } from '../../doctor/live-checks.js';
-import { isVirtual } from '../../doctor/rules/subnets.js';
+import { isVirtual } from '../../doctor/rules/network/subnets.js';
 import type { Style } from '../../topology/report/style.js';
 
 /** Milliseconds that a host has to answer. */

@@ -1,93 +1,99 @@
 /** All rules, causes before what they cause. */
-import {
-  benchCliff,
-  ibPortDown,
-  ibPortFlap,
-  ibRetryExceeded,
-  ibvModifyQpTimeout,
-  memoryRegistration,
-  nicMissingOnNode,
-  roceNoRoutableGid,
-  rocePacketLoss,
-} from './adapters.js';
-import { busbwLow, slowNode } from './busbw-low.js';
-import {
-  collectiveHang,
-  iommuFault,
-  nvlinkDown,
-  pcieAcsRedirect,
-  pcieLinkDegraded,
-  pcieLinkSlow,
-  xid,
-} from './buses.js';
-import { envForcesProtocol } from './env-forces-protocol.js';
-import { envP2pDisabled, shmInsteadOfP2p } from './env-p2p-disabled.js';
-import {
-  cudaFailure,
-  driverTooOld,
-  envDiffers,
-  envGidIndex,
-  envHcaPrefix,
-  envIbDisabled,
-  envShmDisabled,
-  misuse,
-  multicastFailed,
-  multicastUnavailable,
-  noNetwork,
-  noTransport,
-  sameGpu,
-  tooManySockets,
-  versionMismatch,
-} from './environment.js';
-import { envGdrLevel, gdrMissingOnNode, gdrOff, gdrOffDistance } from './gpu-direct.js';
-import {
-  abortMissingOnRank,
-  collectiveOrderMismatch,
-  collectiveSizeMismatch,
-  collectiveTypeMismatch,
-  deviceOrWireStuck,
-  rankBehind,
-  rankDied,
-  ranksBehind,
-  rasError,
-  rasTimeout,
-  watchdogTimeout,
-} from './hangs.js';
-import { duplicateRank, sizeMismatch, uniqueIdMismatch } from './init-mismatch.js';
-import {
-  bootstrapInterfaceMismatch,
-  connectTimeout,
-  firewall,
-  ifaceVirtual,
-  initWaiting,
-  logBreaksOff,
-  noSocketInterface,
-} from './interfaces.js';
-import {
-  ncclTestsNotOneJob,
-  nicBandwidthCeiling,
-  nvlinkIslands,
-  stepLatencyBound,
-  wrongResults,
-} from './measurements.js';
-import { netPluginLoadFailed, netSocketFallback } from './net-plugin-load-failed.js';
-import { peerConnectionClosed, portConflict, portsExhausted, tooManyOpenFiles } from './ports.js';
-import { processFailed } from './process-failed.js';
-import { envValueUnknown, invalidArgument, sizesAtRoot, wrongPeer } from './reported-by-nccl.js';
+
+import { gdrMissingOnNode } from './adapters/gdr-missing-on-node.js';
+import { gdrOff } from './adapters/gdr-off.js';
+import { gdrOffDistance } from './adapters/gdr-off-distance.js';
+import { ibPortDown } from './adapters/ib-port-down.js';
+import { ibPortFlap } from './adapters/ib-port-flap.js';
+import { ibRetryExceeded } from './adapters/ib-retry-exceeded.js';
+import { ibvModifyQpTimeout } from './adapters/ibv-modify-qp-timeout.js';
+import { memlockTooLow } from './adapters/memlock-too-low.js';
+import { nicMissingOnNode } from './adapters/nic-missing-on-node.js';
+import { roceNoRoutableGid } from './adapters/roce-no-routable-gid.js';
+import { rocePacketLoss } from './adapters/roce-packet-loss.js';
+import { envDiffers } from './environment/env-differs.js';
+import { envForcesProtocol } from './environment/env-forces-protocol.js';
+import { envGdrLevel } from './environment/env-gdr-level.js';
+import { envGidIndex } from './environment/env-gid-index.js';
+import { envIbDisabled } from './environment/env-ib-disabled.js';
+import { envIbHcaPrefix } from './environment/env-ib-hca-prefix.js';
+import { envP2pDisabled } from './environment/env-p2p-disabled.js';
+import { envShmDisabled } from './environment/env-shm-disabled.js';
+import { envValueUnknown } from './environment/env-value-unknown.js';
+import { shmInsteadOfP2p } from './environment/shm-instead-of-p2p.js';
+import { socketThreadsLimit } from './environment/socket-threads-limit.js';
+import { cudaDriverTooOld } from './machine/cuda-driver-too-old.js';
+import { cudaFailure } from './machine/cuda-failure.js';
+import { iommuFault } from './machine/iommu-fault.js';
+import { nvlinkDown } from './machine/nvlink-down.js';
+import { nvlsBindFailed } from './machine/nvls-bind-failed.js';
+import { nvlsUnavailable } from './machine/nvls-unavailable.js';
+import { pcieAcsRedirect } from './machine/pcie-acs-redirect.js';
+import { pcieLinkDegraded } from './machine/pcie-link-degraded.js';
+import { pcieLinkSlow } from './machine/pcie-link-slow.js';
+import { topoFileIdsMismatch } from './machine/topo-file-ids-mismatch.js';
+import { topoFileRefused } from './machine/topo-file-refused.js';
+import { topologyFlat } from './machine/topology-flat.js';
+import { xid } from './machine/xid.js';
+import { benchCliff } from './measurements/bench-cliff.js';
+import { busbwLow } from './measurements/busbw-low.js';
+import { dataWrong } from './measurements/data-wrong.js';
+import { nicBandwidthCeiling } from './measurements/nic-bandwidth-ceiling.js';
+import { nvlinkIslands } from './measurements/nvlink-islands.js';
+import { slowNode } from './measurements/slow-node.js';
+import { stepLatencyBound } from './measurements/step-latency-bound.js';
+import { bootstrapInterfaceMismatch } from './network/bootstrap-interface-mismatch.js';
+import { connectTimeout } from './network/connect-timeout.js';
+import { firewall } from './network/firewall.js';
+import { ifaceVirtual } from './network/iface-virtual.js';
+import { netPluginLoadFailed } from './network/net-plugin-load-failed.js';
+import { netSocketFallback } from './network/net-socket-fallback.js';
+import { netUnavailable } from './network/net-unavailable.js';
+import { noSocketInterface } from './network/no-socket-interface.js';
+import { peerConnectionClosed } from './network/peer-connection-closed.js';
+import { portConflict } from './network/port-conflict.js';
+import { portsExhausted } from './network/ports-exhausted.js';
+import { tooManyOpenFiles } from './network/too-many-open-files.js';
+import { abortMissingOnRank } from './program/abort-missing-on-rank.js';
+import { apiMisuse } from './program/api-misuse.js';
+import { collectiveHang } from './program/collective-hang.js';
+import { collectiveOrderMismatch } from './program/collective-order-mismatch.js';
+import { collectiveSizeMismatch } from './program/collective-size-mismatch.js';
+import { collectiveTypeMismatch } from './program/collective-type-mismatch.js';
+import { deviceOrWireStuck } from './program/device-or-wire-stuck.js';
+import { invalidArgument } from './program/invalid-argument.js';
+import { rankBehind } from './program/rank-behind.js';
+import { rankDied } from './program/rank-died.js';
+import { ranksBehind } from './program/ranks-behind.js';
+import { rasError } from './program/ras-error.js';
+import { rasTimeout } from './program/ras-timeout.js';
+import { watchdogTimeout } from './program/watchdog-timeout.js';
 import type { Rule } from './rule.js';
-import { shmNotAllowed, shmTooSmall } from './shared-memory.js';
-import { topoFileIdsMismatch, topologyFileRefused, topologyFlat } from './topology-files.js';
-import { unexplainedWarning } from './unexplained-warning.js';
+import { duplicateGpu } from './setup/duplicate-gpu.js';
+import { duplicateRank } from './setup/duplicate-rank.js';
+import { initWaiting } from './setup/init-waiting.js';
+import { logBreaksOff } from './setup/log-breaks-off.js';
+import { ncclTestsNotOneJob } from './setup/nccl-tests-not-one-job.js';
+import { noTransport } from './setup/no-transport.js';
+import { nranksMismatch } from './setup/nranks-mismatch.js';
+import { nranksMismatchAtRoot } from './setup/nranks-mismatch-at-root.js';
+import { peerOfAnotherKind } from './setup/peer-of-another-kind.js';
+import { shmPermission } from './setup/shm-permission.js';
+import { shmTooSmall } from './setup/shm-too-small.js';
+import { uniqueIdMismatch } from './setup/unique-id-mismatch.js';
+import { versionMismatch } from './setup/version-mismatch.js';
+import { ncclWarningUnknown } from './unexplained/nccl-warning-unknown.js';
+import { processFailed } from './unexplained/process-failed.js';
 
 export const RULES: readonly Rule[] = [
   // set-up
   versionMismatch,
-  sameGpu,
+  duplicateGpu,
   noSocketInterface,
   bootstrapInterfaceMismatch,
   ifaceVirtual,
   netPluginLoadFailed,
-  noNetwork,
+  netUnavailable,
   envIbDisabled,
   envP2pDisabled,
   envShmDisabled,
@@ -95,18 +101,18 @@ export const RULES: readonly Rule[] = [
   envGdrLevel,
   envGidIndex,
   envDiffers,
-  envHcaPrefix,
-  tooManySockets,
-  sizeMismatch,
+  envIbHcaPrefix,
+  socketThreadsLimit,
+  nranksMismatch,
   duplicateRank,
   uniqueIdMismatch,
   topoFileIdsMismatch,
-  topologyFileRefused,
+  topoFileRefused,
   ncclTestsNotOneJob,
   // resources
   shmTooSmall,
-  shmNotAllowed,
-  memoryRegistration,
+  shmPermission,
+  memlockTooLow,
   portsExhausted,
   portConflict,
   tooManyOpenFiles,
@@ -117,8 +123,8 @@ export const RULES: readonly Rule[] = [
   pcieLinkSlow,
   iommuFault,
   xid,
-  multicastFailed,
-  multicastUnavailable,
+  nvlsBindFailed,
+  nvlsUnavailable,
   gdrMissingOnNode,
   nicMissingOnNode,
   roceNoRoutableGid,
@@ -133,15 +139,15 @@ export const RULES: readonly Rule[] = [
   collectiveOrderMismatch,
   collectiveTypeMismatch,
   abortMissingOnRank,
-  misuse,
+  apiMisuse,
   noTransport,
-  driverTooOld,
+  cudaDriverTooOld,
   cudaFailure,
   // measurements
   stepLatencyBound,
   nvlinkIslands,
   nicBandwidthCeiling,
-  wrongResults,
+  dataWrong,
   slowNode,
   gdrOff,
   firewall,
@@ -149,11 +155,11 @@ export const RULES: readonly Rule[] = [
   logBreaksOff,
   invalidArgument,
   envValueUnknown,
-  sizesAtRoot,
-  wrongPeer,
+  nranksMismatchAtRoot,
+  peerOfAnotherKind,
   // what is left
   processFailed,
-  unexplainedWarning,
+  ncclWarningUnknown,
   // symptoms, each shown below its cause where one is found
   netSocketFallback,
   shmInsteadOfP2p,

@@ -1,0 +1,45 @@
+/** A port that the job asked for is not active. */
+import { example, type Finding, type Rule } from '../rule.js';
+
+export const ibPortDown: Rule = {
+  id: 'ib-port-down',
+  causes: ['blocks', 'kills', 'slows'],
+  looksFor: 'an adapter port that is not active although others of the host are',
+  example: [
+    example(
+      'ibstatus.txt',
+      "Infiniband device 'mlx5_0' port 1 status:",
+      '\tstate:\t\t 4: ACTIVE',
+      "Infiniband device 'mlx5_1' port 1 status:",
+      '\tstate:\t\t 1: DOWN',
+      '\tlink_layer:\t InfiniBand',
+    ),
+    example('n1.log', 'n1:10:11 [0] NCCL INFO NCCL_IB_HCA set by environment to mlx5_0,mlx5_1'),
+  ],
+  references: ['ibstat(8)'],
+  find(job) {
+    const active = job.ports.filter(({ state }) => state?.value === 'ACTIVE');
+    return job.ports.flatMap((port): Finding[] => {
+      const { state, device, host } = port;
+      if (state === undefined || state.value === 'ACTIVE' || active.length === 0) return [];
+      // Spare ports of machines are down, too: only a port that the job asked for is a fault.
+      const isUsed = job.processes.some(
+        (process) =>
+          (process.environment.get('NCCL_IB_HCA')?.value ?? '').includes(device) ||
+          (host !== process.host && process.hcas?.value.some(({ name }) => name === device) === true),
+      );
+      if (!isUsed) return [];
+      return [
+        {
+          severity: 'error',
+          confidence: 'likely',
+          text: `${host ?? ''} ${device} port ${port.port} is ${state.value}`.trim(),
+          culprit: { ...(host === undefined ? {} : { host }), hca: device, port: port.port },
+          evidence: [state.at],
+          repair: `Bring ${device} port ${port.port} up: cable, switch port${state.value === 'INIT' ? ', subnet manager' : ''}.`,
+          workaround: null,
+        },
+      ];
+    });
+  },
+};

@@ -1,0 +1,39 @@
+/** A link that goes down for moments loses packets, and requests fail when retries end. */
+import { some, troubles } from '../queries.js';
+import { example, type Finding, type Rule } from '../rule.js';
+
+export const ibPortFlap: Rule = {
+  id: 'ib-port-flap',
+  causes: ['kills', 'hangs', 'slows'],
+  looksFor: 'an adapter that reports its port going down while the job runs',
+  example: [
+    example(
+      'n2.log',
+      'n2:10:12 [3] transport/net_ib.cc:253 NCCL WARN NET/IB : mlx5_3:1 Got non-fatal async event: port error(10)',
+      'n2:10:12 [3] transport/net_ib.cc:253 NCCL WARN NET/IB : mlx5_3:1 Got non-fatal async event: port active(9)',
+    ),
+  ],
+  references: ['ibv_get_async_event(3): IBV_EVENT_PORT_ERR'],
+  find(job) {
+    const down = troubles(job, 'portEvent').filter(({ trouble }) =>
+      /port error|device fatal/.test(trouble.event),
+    );
+    const groups = new Map<string, typeof down>();
+    for (const one of down) {
+      const key = `${one.process.host} ${one.trouble.device}:${one.trouble.port}`;
+      groups.set(key, [...(groups.get(key) ?? []), one]);
+    }
+    return [...groups].map(([name, events]): Finding => {
+      const { process, trouble } = events[0]!;
+      return {
+        severity: 'error',
+        confidence: 'certain',
+        text: `port ${name} went down${events.length > 1 ? ` ${events.length} times` : ''} while the job ran`,
+        culprit: { host: process.host, hca: trouble.device, port: trouble.port },
+        evidence: some(events.map(({ at }) => at)),
+        repair: `Look at the physical link of ${process.host} ${trouble.device} port ${trouble.port} first: cable, transceiver, switch port and their error counters.`,
+        workaround: 'A larger NCCL_IB_TIMEOUT rides over flaps of a few seconds and hides the bad link.',
+      };
+    });
+  },
+};

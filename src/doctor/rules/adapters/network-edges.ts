@@ -1,0 +1,26 @@
+/** Edges of ranks over adapters, by host, with or without GPUDirect RDMA. */
+import type { Job } from '../../model/job.js';
+import type { Connection, NcclProcess } from '../../model/process.js';
+import { edges } from '../queries.js';
+
+export const networkEdges = (process: NcclProcess): Connection[] =>
+  edges(process).filter(({ kind, network }) => kind === 'NET' && network !== 'Socket');
+
+interface Side {
+  readonly host: string;
+  readonly processes: NcclProcess[];
+  readonly edges: Connection[];
+}
+
+export function networkSides(job: Job): Side[] {
+  const byHost = new Map<string, Side>();
+  for (const process of job.processes) {
+    const own = networkEdges(process);
+    if (own.length === 0) continue;
+    const side = byHost.get(process.host) ?? { host: process.host, processes: [], edges: [] };
+    side.processes.push(process);
+    side.edges.push(...own);
+    byHost.set(process.host, side);
+  }
+  return [...byHost.values()];
+}

@@ -1,0 +1,50 @@
+/** A variable sends everything between hosts over TCP. */
+import { distinctPlaces } from '../../model/place.js';
+import { firstOfEach, nodeCount, settings, some } from '../queries.js';
+import { example, type Rule } from '../rule.js';
+
+export const envIbDisabled: Rule = {
+  id: 'env-ib-disabled',
+  causes: ['slows'],
+  looksFor:
+    'NCCL_IB_DISABLE=1 or NCCL_NET=Socket between several hosts that have InfiniBand or RoCE adapters',
+  example: [
+    example(
+      'rank0.log',
+      'n1:10:11 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.',
+      'n1:10:11 [0] NCCL INFO Using network Socket',
+      'n1:10:11 [0] NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0',
+    ),
+  ],
+  references: ['NCCL user guide: NCCL_IB_DISABLE'],
+  find(job) {
+    const found = [
+      ...settings(job, 'NCCL_IB_DISABLE')
+        .filter(({ value }) => value === '1')
+        .map((one) => ({ name: 'NCCL_IB_DISABLE', ...one })),
+      ...settings(job, 'NCCL_NET')
+        .filter(({ value }) => /^socket$/i.test(value))
+        .map((one) => ({ name: 'NCCL_NET', ...one })),
+    ];
+    const [first] = found;
+    const sockets = job.processes.find(({ network }) => network?.value === 'Socket')?.network;
+    if (first === undefined || sockets === undefined || nodeCount(job) < 2) return [];
+    const hasAdapters =
+      job.ports.some(({ state }) => state?.value === 'ACTIVE') ||
+      job.processes.some(({ hcas }) => hcas !== undefined);
+    return [
+      {
+        severity: hasAdapters ? 'error' : 'warning',
+        confidence: hasAdapters ? 'certain' : 'likely',
+        text: `${first.name}=${first.value} sends everything between hosts over TCP`,
+        culprit: { variable: first.name, value: first.value, host: first.process.host },
+        evidence: distinctPlaces([
+          ...some(firstOfEach(found, ({ process }) => process.host).map(({ at }) => at)),
+          sockets.at,
+        ]),
+        repair: `Unset ${first.name} where the hosts have InfiniBand or RoCE adapters.`,
+        workaround: null,
+      },
+    ];
+  },
+};

@@ -1,0 +1,47 @@
+/** NCCL reports failures of CUDA that mostly come from elsewhere in the program. */
+import { firstOfEach, some, troubles } from '../queries.js';
+import { example, type Rule } from '../rule.js';
+import { isOfDriver } from './driver-failures.js';
+
+export const cudaFailure: Rule = {
+  id: 'cuda-failure',
+  causes: ['blocks', 'kills', 'hangs'],
+  looksFor: 'failures of CUDA that NCCL reports',
+  example: [
+    example(
+      'n1.log',
+      "n1:10:11 [0] enqueue.cc:1200 NCCL WARN Cuda failure 'an illegal memory access was encountered'",
+    ),
+  ],
+  references: ['NCCL user guide: troubleshooting, errors'],
+  explainedBy: ['xid', 'rank-died', 'nvls-bind-failed', 'shm-too-small'],
+  find(job) {
+    const found = troubles(job, 'cuda').filter((one) => one.logged.isWarning && !isOfDriver(one));
+    const [first] = found;
+    if (first === undefined) return [];
+    const { reason } = first.trouble;
+    const isMemory = /out of memory/i.test(reason);
+    const isDriver = /no kernel image/i.test(reason);
+    return [
+      {
+        severity: 'error',
+        confidence: 'likely',
+        text: `CUDA failed on ${first.process.host}${first.logged.rank === undefined ? '' : ` (rank ${first.logged.rank})`}: ${reason}`,
+        culprit: {
+          host: first.process.host,
+          ...(first.logged.rank === undefined ? {} : { rank: first.logged.rank }),
+          reason,
+        },
+        evidence: some(firstOfEach(found, ({ process }) => process).map(({ at }) => at)),
+        repair: isMemory
+          ? 'Leave NCCL some hundred MiB of GPU memory (smaller batch; NCCL_BUFFSIZE, fewer channels).'
+          : isDriver
+            ? 'Update the driver, or use an NCCL built for the CUDA version that the driver supports.'
+            : /system not yet initialized|not yet initiali[sz]ed/i.test(reason)
+              ? 'Start the fabric manager (systemctl start nvidia-fabricmanager) in the version of the driver: GPUs on NVSwitch cannot be used before.'
+              : 'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.',
+        workaround: null,
+      },
+    ];
+  },
+};

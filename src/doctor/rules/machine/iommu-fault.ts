@@ -1,0 +1,33 @@
+/** The IOMMU translates requests between devices, and refuses those that it has no entry for. */
+import { some } from '../queries.js';
+import { example, type Rule } from '../rule.js';
+
+export const iommuFault: Rule = {
+  id: 'iommu-fault',
+  causes: ['kills', 'hangs'],
+  looksFor: 'faults of the IOMMU in the kernel’s log: peer-to-peer requests are translated and refused',
+  example: [
+    example(
+      'dmesg.txt',
+      '[ 812.1] AMD-Vi: Event logged [IO_PAGE_FAULT device=83:00.0 domain=0x0021 address=0xf8000000 flags=0x0030]',
+    ),
+  ],
+  references: ['NCCL user guide: troubleshooting, IO virtualization'],
+  find(job) {
+    const found = job.kernelEvents.filter(({ kind }) => kind === 'iommuFault');
+    const [first] = found;
+    if (first === undefined) return [];
+    return [
+      {
+        severity: 'error',
+        confidence: 'likely',
+        text: `the IOMMU${first.host === undefined ? '' : ` of ${first.host}`} refuses requests between devices`,
+        culprit: first.host === undefined ? {} : { host: first.host },
+        evidence: some(found.map(({ at }) => at)),
+        repair:
+          'Switch the IOMMU off in the firmware, or pass it through (kernel parameter iommu=pt), on machines without virtual machines.',
+        workaround: 'NCCL_P2P_DISABLE=1 avoids peer-to-peer; all traffic then goes through host memory.',
+      },
+    ];
+  },
+};

@@ -1,0 +1,84 @@
+/** Ranks that differ in the operation that they wait in. */
+import type { DumpedOperation, RankDump } from '../../model/dump.js';
+import { distinctPlaces } from '../../model/place.js';
+import { listed, some } from '../queries.js';
+import type { Finding } from '../rule.js';
+import { waitingIn } from './group-progress.js';
+
+/** The value that most ranks have; undefined where no value has a majority. */
+function majority<T>(values: readonly T[]): T | undefined {
+  const counts = new Map<T, number>();
+  for (const value of values) counts.set(value, (counts.get(value) ?? 0) + 1);
+  const [top, second] = [...counts].sort((a, b) => b[1] - a[1]);
+  return top !== undefined && (second === undefined || top[1] > second[1]) ? top[0] : undefined;
+}
+
+/** Collectives in which ranks may pass different counts. */
+const UNEVEN = /send|recv|all_?to_?all|alltoall|gather_?v|scatter_?v|barrier/i;
+
+const fraction = (part: number, whole: number): string => {
+  for (let below = 2; below <= 12; below++) {
+    const above = (part / whole) * below;
+    if (Math.abs(above - Math.round(above)) < 1e-9 && above > 0)
+      return ` is ${Math.round(above)}/${below} of ${whole}`;
+  }
+  return ` is not ${whole}`;
+};
+
+/** Ranks that differ in one respect in the first operation that is not completed everywhere. */
+export function mismatchIn(list: readonly RankDump[], wanted: 'operation' | 'type' | 'count'): Finding[] {
+  // The first operation that is not completed everywhere: ranks that disagree do not get past it.
+  const open = list.flatMap((dump) => waitingIn(dump)?.sequence ?? []);
+  if (open.length === 0) return [];
+  const sequence = Math.min(...open);
+  const there = list.flatMap((dump) => {
+    const operation = dump.operations.find((one) => one.sequence === sequence);
+    return operation === undefined ? [] : [{ dump, operation }];
+  });
+  if (there.length < 2) return [];
+  const keys = [
+    (one: DumpedOperation) => one.name,
+    (one: DumpedOperation) => one.type,
+    (one: DumpedOperation) => (UNEVEN.test(one.name) ? '' : one.size),
+  ];
+  const names = ['operation', 'type', 'count'] as const;
+  const wrong = keys.findIndex((key) => new Set(there.map(({ operation }) => key(operation))).size > 1);
+  if (wrong < 0) return [];
+  const key = keys[wrong]!;
+  const usual = majority(there.map(({ operation }) => key(operation)));
+  const odd = usual === undefined ? there : there.filter(({ operation }) => key(operation) !== usual);
+  const { dump, operation } = odd[0]!;
+  const other = there.find((one) => key(one.operation) !== key(operation))!;
+  const expected = other.operation.elements;
+  const what = names[wrong]!;
+  if (what !== wanted) return [];
+  const ranks = odd.map((one) => one.dump.rank);
+  const part =
+    wrong === 2 && expected !== undefined && operation.elements !== undefined && operation.elements < expected
+      ? `: ${operation.elements}${fraction(operation.elements, expected)}, look for a short last batch that is not dropped or padded`
+      : '';
+  return [
+    {
+      severity: 'error',
+      confidence: 'certain',
+      text:
+        odd.length === there.length
+          ? `ranks ${listed(ranks)} disagree about the ${what} of operation ${sequence}: ${String(key(operation))} and ${String(key(other.operation))}`
+          : `rank ${listed(ranks)} calls operation ${sequence} with another ${what} (${String(key(operation))}) than the others (${String(key(other.operation))})`,
+      culprit: {
+        ...(odd.length === 1 ? { rank: dump.rank } : { ranks }),
+        ...(dump.host === undefined ? {} : { host: dump.host }),
+        seq: sequence,
+        ...(wrong === 2 && operation.elements !== undefined
+          ? { elements: operation.elements, expected }
+          : { [what]: key(operation), expected: key(other.operation) }),
+      },
+      evidence: distinctPlaces([
+        ...some(odd.map((one) => one.operation.at)),
+        ...some(there.filter((one) => !odd.includes(one)).map((one) => one.operation.at)),
+      ]),
+      repair: `Make rank ${listed(ranks)} pass the same ${what}${part}.`,
+      workaround: null,
+    },
+  ];
+}

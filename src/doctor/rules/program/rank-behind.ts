@@ -1,0 +1,96 @@
+/** A rank that did not call what the others wait in, as dumps, watchdogs or logs of calls tell. */
+import type { RankDump } from '../../model/dump.js';
+import { distinctPlaces } from '../../model/place.js';
+import { listed, some } from '../queries.js';
+import { example, type Finding, type Rule } from '../rule.js';
+import { sizeOfGroup, waitingIn } from './group-progress.js';
+import { reportedGroups } from './reported-operations.js';
+
+/** Ranks that called an operation and have not started it, while others are in it: something before it holds their stream. */
+function blockedRanks(list: readonly RankDump[], sequence: number): Finding[] {
+  const there = list.flatMap((dump) => {
+    const operation = dump.operations.find((one) => one.sequence === sequence);
+    return operation === undefined ? [] : [{ dump, operation }];
+  });
+  const blocked = there.filter(({ operation }) => operation.state === 'queued');
+  const started = there.filter(({ operation }) => operation.state === 'started');
+  const [first] = blocked;
+  if (first === undefined || started.length === 0 || blocked.length >= started.length) return [];
+  const ranks = blocked.map(({ dump }) => dump.rank);
+  const { dump, operation } = first;
+  return [
+    {
+      severity: 'error',
+      confidence: 'likely',
+      text: `rank ${listed(ranks)}${dump.host === undefined ? '' : ` on ${dump.host}`} called ${operation.name} ${sequence} and has not started it; ${started.length} others are in it`,
+      culprit: {
+        ...(blocked.length === 1 ? { rank: dump.rank } : { ranks }),
+        ...(dump.host === undefined ? {} : { host: dump.host }),
+        missingSeq: sequence,
+        communicator: dump.communicator,
+      },
+      evidence: distinctPlaces([
+        ...some(blocked.map((one) => one.operation.at)),
+        ...some(started.map((one) => one.operation.at)),
+      ]),
+      repair: `See what runs on the stream of rank ${listed(ranks)} before it: a kernel that does not end, a wait for an event, or another communicator’s operation in another order.`,
+      workaround: null,
+    },
+  ];
+}
+
+export const rankBehind: Rule = {
+  id: 'rank-behind',
+  causes: ['blocks', 'hangs'],
+  looksFor: 'a rank that completed everything it called and has not called what the others wait in',
+  example: [
+    example(
+      'dumps.json',
+      '{ "ranks": [',
+      '  { "rank": 0, "group": "g", "ops": [ { "seq": 7, "op": "all_reduce", "count": 8, "state": "completed" },',
+      '                                      { "seq": 8, "op": "all_reduce", "count": 8, "state": "started" } ] },',
+      '  { "rank": 1, "group": "g", "ops": [ { "seq": 7, "op": "all_reduce", "count": 8, "state": "completed" } ] }',
+      '] }',
+    ),
+  ],
+  references: ['PyTorch: flight recorder'],
+  find: (job) =>
+    reportedGroups(job).flatMap((list): Finding[] => {
+      const waiting = list.flatMap((dump) => {
+        const operation = waitingIn(dump);
+        return operation === undefined ? [] : [{ dump, operation }];
+      });
+      if (waiting.length === 0) return [];
+      const missing = Math.min(...waiting.map(({ operation }) => operation.sequence));
+      const late = list.filter(({ operations }) => (operations.at(-1)?.sequence ?? 0) < missing);
+      if (late.length === 0) return blockedRanks(list, missing);
+      const first = waiting.find(({ operation }) => operation.sequence === missing)!.operation;
+      const [one] = late;
+      const last = one!.operations.at(-1)!;
+      const ranks = late.map(({ rank }) => rank);
+      return [
+        {
+          severity: 'error',
+          confidence: list.length >= sizeOfGroup(list) ? 'certain' : 'likely',
+          text: `rank ${listed(ranks)}${one!.host === undefined ? '' : ` on ${one!.host}`} never called ${first.name} ${missing}, in which ${waiting.length} rank${waiting.length === 1 ? ' waits' : 's wait'}`,
+          culprit: {
+            ...(late.length === 1 ? { rank: one!.rank } : { ranks }),
+            ...(one!.host === undefined ? {} : { host: one!.host }),
+            lastSeq: last.sequence,
+            missingSeq: missing,
+            communicator: one!.communicator,
+          },
+          evidence: distinctPlaces([
+            ...some(late.map(({ operations }) => operations.at(-1)!.at)),
+            ...some(
+              waiting
+                .filter(({ operation }) => operation.sequence === missing)
+                .map(({ operation }) => operation.at),
+            ),
+          ]),
+          repair: `Look at rank ${listed(ranks)} after operation ${last.sequence} (host stack, data loader, exception); it never called ${first.name} ${missing}.`,
+          workaround: null,
+        },
+      ];
+    }),
+};

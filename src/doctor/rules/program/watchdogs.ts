@@ -1,0 +1,8 @@
+/** Time-outs that watchdogs of frameworks report. */
+import type { FrameworkEvent } from '../../model/framework.js';
+import type { Job } from '../../model/job.js';
+
+type Watchdog = Extract<FrameworkEvent, { kind: 'watchdog' }>;
+
+export const watchdogs = (job: Pick<Job, 'events'>): Watchdog[] =>
+  job.events.flatMap((event) => (event.kind === 'watchdog' ? [event] : []));
