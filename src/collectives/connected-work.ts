@@ -82,8 +82,33 @@ export const Link = struct('Link', {
   peer: 'ptr',
 });
 
+/**
+ * What a program over connections of its own knows of its block: on the host from descriptors in memory, on GPUs from
+ * what comes with the launch (gpu/connected-place.ts). Functions make code where they are called.
+ */
+export interface ConnectedPlace {
+  readonly k: KernelBuilder;
+  readonly send: Value<'ptr'>;
+  readonly recv: Value<'ptr'>;
+  argument(): Value<'u64'>;
+  /** First element and number of elements of this block, and those after which it turns round. */
+  offset(): Value<'u64'>;
+  count(): Value<'u64'>;
+  window(): Value<'u64'>;
+  /** Does what the block's role is. */
+  dispatch<R>(roles: readonly R[], act: (role: R) => void): void;
+  /** The ends of the links `receives` and `sends` of this block, by their indices. */
+  ends(receives: readonly number[], sends: readonly number[]): Ends;
+  /** Walks a range of elements in chunks. */
+  chunks(
+    first: Value<'u64'>,
+    end: Value<'u64'>,
+    body: (element: Value<'u64'>, elements: Value<'u64'>) => void,
+  ): void;
+}
+
 /** The own doorbell, and the block that this program shall do. */
-export class ConnectedBlock {
+export class ConnectedBlock implements ConnectedPlace {
   readonly block: Value<'ptr'>;
   readonly send: Value<'ptr'>;
   readonly recv: Value<'ptr'>;
@@ -96,6 +121,22 @@ export class ConnectedBlock {
     this.block = k.field(work, ConnectedWork, 'blocks').offset(k.blockIndex.mul(BlockWork.size));
     this.send = k.field(work, ConnectedWork, 'send');
     this.recv = k.field(work, ConnectedWork, 'recv');
+  }
+
+  argument(): Value<'u64'> {
+    return this.k.field(this.work, ConnectedWork, 'argument');
+  }
+
+  offset(): Value<'u64'> {
+    return this.k.field(this.block, BlockWork, 'offset');
+  }
+
+  count(): Value<'u64'> {
+    return this.k.field(this.block, BlockWork, 'count');
+  }
+
+  window(): Value<'u64'> {
+    return this.k.field(this.block, BlockWork, 'window');
   }
 
   /** Finds the peer's side of every link of this block, for programs that choose links at run time. */
@@ -116,7 +157,6 @@ export class ConnectedBlock {
     k.barrier();
   }
 
-  /** Does what the block's role is. */
   dispatch<R>(roles: readonly R[], act: (role: R) => void): void {
     if (roles.length === 1) {
       act(roles[0]!);
@@ -129,7 +169,6 @@ export class ConnectedBlock {
     });
   }
 
-  /** The ends of the links `receives` and `sends` of this block, by their indices. */
   ends(receives: readonly number[], sends: readonly number[]): Ends {
     const { k, block } = this;
     const into = k.field(block, BlockWork, 'receives');
@@ -185,7 +224,6 @@ export class ConnectedBlock {
       .offset(k.field(link, Link, 'peerOffset'));
   }
 
-  /** Walks a range of elements in steps of at most `chunk`. */
   chunks(
     first: Value<'u64'>,
     end: Value<'u64'>,

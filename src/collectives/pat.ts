@@ -33,6 +33,8 @@ export const PatStep = struct('PatStep', {
   gap: 'u32',
 });
 
+export type PatField = Exclude<keyof typeof PatStep.fields, 'gap'>;
+
 export type PatCollective = 'allGather' | 'reduceScatter';
 
 export interface PatParameters {
@@ -40,8 +42,43 @@ export interface PatParameters {
   readonly reduction: Reduction;
 }
 
+/** A connection of a dimension. */
+export interface PatLink {
+  /** Own control structure. */
+  readonly own: Value<'ptr'>;
+  /** The peer's, where code asks for it. */
+  peer(): Value<'ptr'>;
+  /** What the peer's waits sleep on. */
+  doorbell(): Value<'ptr'>;
+}
+
+/**
+ * What a program of PAT knows of its block: on the host from descriptors in memory, on GPUs from what comes with the
+ * launch (gpu/pat.ts). Functions make code where they are called.
+ */
+export interface PatPlace {
+  readonly k: KernelBuilder;
+  readonly self: Value<'u32'>;
+  readonly ranks: Value<'u32'>;
+  readonly send: Value<'ptr'>;
+  readonly recv: Value<'ptr'>;
+  sendStride(): Value<'u64'>;
+  recvStride(): Value<'u64'>;
+  argument(): Value<'u64'>;
+  /** Bytes of a slot, and from a ReceiverControl to the slots. */
+  readonly slot: Value<'u64'>;
+  readonly buffers: number;
+  receiveLink(dimension: Value<'u32'>): PatLink;
+  sendLink(dimension: Value<'u32'>): PatLink;
+  /** Walks the block's elements in chunks. */
+  forChunks(body: (at: Value<'u64'>, elements: Value<'u64'>) => void): void;
+  /** Walks the steps of the schedule. */
+  forSteps(body: (field: (name: PatField) => Value<'u32'>) => void): void;
+}
+
 /** One step's values. */
 interface Step {
+  readonly field: (name: PatField) => Value<'u32'>;
   readonly flags: Value<'u32'>;
   /** Number of the rank whose block this is. */
   readonly rank: Value<'u64'>;
@@ -54,61 +91,90 @@ interface Step {
 
 /** A slot in use. */
 interface Slot {
-  readonly link: Value<'ptr'>;
-  readonly own: Value<'ptr'>;
+  readonly link: PatLink;
   readonly step: Value<'u64'>;
   readonly data: Value<'ptr'>;
 }
 
-export function pat(traits: Traits, { collective, reduction }: PatParameters): Program {
+/** PAT on host memory: its descriptor is ConnectedWork, and the table of a block holds PatSteps. */
+function hostPlace(k: KernelBuilder, work: Value<'ptr'>): PatPlace {
+  const connected = new ConnectedBlock(k, work);
+  connected.resolveLinks();
+  const { block } = connected;
+  const links = {
+    receives: k.field(block, BlockWork, 'receives'),
+    sends: k.field(block, BlockWork, 'sends'),
+  };
+  const linkOf = (side: keyof typeof links, dimension: Value<'u32'>): PatLink => {
+    const link = links[side].offset(dimension.mul(Link.size));
+    return {
+      own: k.field(link, Link, 'own'),
+      peer: () => k.field(link, Link, 'peer'),
+      doorbell: () => k.field(link, Link, 'peerControl'),
+    };
+  };
+  const table = k.field(block, BlockWork, 'table');
+  const end = table.offset(k.field(block, BlockWork, 'tableLength').mul(4));
+  return {
+    k,
+    self: k.field(work, ConnectedWork, 'self'),
+    ranks: k.field(work, ConnectedWork, 'ranks'),
+    send: connected.send,
+    recv: connected.recv,
+    sendStride: () => k.field(work, ConnectedWork, 'sendStride'),
+    recvStride: () => k.field(work, ConnectedWork, 'recvStride'),
+    argument: () => connected.argument(),
+    slot: k.field(work, ConnectedWork, 'slot'),
+    buffers: CONTROL_BYTES,
+    receiveLink: (dimension) => linkOf('receives', dimension),
+    sendLink: (dimension) => linkOf('sends', dimension),
+    forChunks: (body) => {
+      const first = connected.offset();
+      connected.chunks(first, first.add(connected.count()), body);
+    },
+    forSteps: (body) => {
+      k.for(table, end, PatStep.size, (entry) => body((name) => k.field(entry, PatStep, name)));
+    },
+  };
+}
+
+export function pat(traits: Traits, parameters: PatParameters): Program {
+  return kernel(`pat_${parameters.collective}`, traits, (k, work) => {
+    followSchedule(hostPlace(k, work), parameters);
+  });
+}
+
+/** What one block of a rank does. */
+export function followSchedule(place: PatPlace, { collective, reduction }: PatParameters): void {
   const size = ELEMENT_TYPES[reduction.type].size;
-  return kernel(`pat_${collective}`, traits, (k, work) => {
-    const connected = new ConnectedBlock(k, work);
-    connected.resolveLinks();
-    const { block } = connected;
-    const machine = new PatMachine(k, work, block);
-    const self = k.field(work, ConnectedWork, 'self');
-    const ranks = k.field(work, ConnectedWork, 'ranks');
-    const table = k.field(block, BlockWork, 'table');
-    const end = table.offset(k.field(block, BlockWork, 'tableLength').mul(4));
-    const first = k.field(block, BlockWork, 'offset');
-    const last = first.add(k.field(block, BlockWork, 'count'));
-    connected.chunks(first, last, (at, elements) => {
-      k.for(table, end, PatStep.size, (entry) => {
-        const rank = self
-          .add(k.field(entry, PatStep, 'distance'))
-          .rem(ranks)
-          .cast('u64');
-        const step: Step = {
-          flags: k.field(entry, PatStep, 'flags'),
-          rank,
-          ahead: k.field(entry, PatStep, 'ahead').cast('u64'),
-          bytes: elements.mul(size),
-          at: at.mul(size),
-        };
-        if (collective === 'reduceScatter') reduceStep(machine, connected, entry, step, reduction);
-        else gatherStep(machine, connected, entry, step, size);
-      });
+  const machine = new PatMachine(place);
+  const { self, ranks } = place;
+  place.forChunks((at, elements) => {
+    place.forSteps((field) => {
+      const step: Step = {
+        field,
+        flags: field('flags'),
+        rank: self.add(field('distance')).rem(ranks).cast('u64'),
+        ahead: field('ahead').cast('u64'),
+        bytes: elements.mul(size),
+        at: at.mul(size),
+      };
+      if (collective === 'reduceScatter') reduceStep(machine, place, step, reduction);
+      else gatherStep(machine, place, step, size);
     });
   });
 }
 
 /** Slots by run-time dimension. */
 class PatMachine {
-  readonly #receives: Value<'ptr'>;
-  readonly #sends: Value<'ptr'>;
-  readonly #slotBytes: Value<'u64'>;
+  readonly k: KernelBuilder;
+  readonly #place: PatPlace;
   readonly first: Value<'pred'>;
 
-  constructor(
-    readonly k: KernelBuilder,
-    work: Value<'ptr'>,
-    block: Value<'ptr'>,
-  ) {
-    this.#receives = k.field(block, BlockWork, 'receives');
-    this.#sends = k.field(block, BlockWork, 'sends');
-    this.#slotBytes = k.field(work, ConnectedWork, 'slot');
-    this.first = k.threadIndex.eq(0);
+  constructor(place: PatPlace) {
+    this.k = place.k;
+    this.#place = place;
+    this.first = this.k.threadIndex.eq(0);
   }
 
   is(flags: Value<'u32'>, flag: keyof typeof PAT_FLAG): Value<'pred'> {
@@ -116,74 +182,70 @@ class PatMachine {
   }
 
   /** Waits until the slot `ahead` of the present one is filled. */
-  receive(entry: Value<'ptr'>, bytes: Value<'u64'>, ahead: Value<'u64'>): Slot {
+  receive({ field, bytes }: Step, ahead: Value<'u64'>): Slot {
     const { k } = this;
-    const link = this.#receives.offset(k.field(entry, PatStep, 'from').mul(Link.size));
-    const own = k.field(link, Link, 'own');
+    const link = this.#place.receiveLink(field('from'));
+    const { own } = link;
     const step = k.field(own, ReceiverControl, 'step');
     const at = step.add(ahead);
     k.if(this.first, () => {
       k.wait(() => k.field(own, ReceiverControl, 'tail', 0, { order: 'acquire' }).gt(at));
     });
-    return { link, own, step, data: this.#place(own, at, k.field(entry, PatStep, 'fromIndex'), bytes) };
+    return { link, step, data: this.#slot(own, at, field('fromIndex'), bytes) };
   }
 
   /** Waits until the slot `ahead` of the present one may be written. */
-  send(entry: Value<'ptr'>, bytes: Value<'u64'>, ahead: Value<'u64'>): Slot {
+  send({ field, bytes }: Step, ahead: Value<'u64'>): Slot {
     const { k } = this;
-    const link = this.#sends.offset(k.field(entry, PatStep, 'to').mul(Link.size));
-    const own = k.field(link, Link, 'own');
+    const link = this.#place.sendLink(field('to'));
+    const { own } = link;
     const step = k.field(own, SenderControl, 'step');
     const at = step.add(ahead);
     k.if(this.first, () => {
       k.wait(() => k.field(own, SenderControl, 'head', 0, { order: 'acquire' }).add(STEPS).gt(at));
     });
-    const receiver = k.field(link, Link, 'peer');
-    return { link, own, step, data: this.#place(receiver, at, k.field(entry, PatStep, 'toIndex'), bytes) };
+    return { link, step, data: this.#slot(link.peer(), at, field('toIndex'), bytes) };
   }
 
-  #place(receiver: Value<'ptr'>, step: Value<'u64'>, index: Value<'u32'>, bytes: Value<'u64'>): Value<'ptr'> {
+  #slot(receiver: Value<'ptr'>, step: Value<'u64'>, index: Value<'u32'>, bytes: Value<'u64'>): Value<'ptr'> {
+    const { buffers, slot } = this.#place;
     return receiver
-      .offset(CONTROL_BYTES)
-      .offset(step.and(STEPS - 1).mul(this.#slotBytes))
+      .offset(buffers)
+      .offset(step.and(STEPS - 1).mul(slot))
       .offset(index.cast('u64').mul(bytes));
   }
 
   /** Gives the slot back where the step says so. */
-  release({ link, own, step }: Slot, flags: Value<'u32'>): void {
+  release({ link, step }: Slot, flags: Value<'u32'>): void {
     const { k } = this;
     k.if(this.first.and(this.is(flags, 'release')), () => {
       const next = step.add(1);
-      k.setField(own, ReceiverControl, 'step', next);
-      k.setField(k.field(link, Link, 'peer'), SenderControl, 'head', next, { order: 'release' });
-      k.wake(k.field(link, Link, 'peerControl'));
+      k.setField(link.own, ReceiverControl, 'step', next);
+      k.setField(link.peer(), SenderControl, 'head', next, { order: 'release' });
+      k.wake(link.doorbell());
     });
   }
 
   /** Announces the slot where the step says that it is complete. */
-  publish({ link, own, step }: Slot, flags: Value<'u32'>): void {
+  publish({ link, step }: Slot, flags: Value<'u32'>): void {
     const { k } = this;
     k.if(this.first.and(this.is(flags, 'publish')), () => {
       const next = step.add(1);
-      k.setField(own, SenderControl, 'step', next);
-      k.setField(k.field(link, Link, 'peer'), ReceiverControl, 'tail', next, { order: 'release' });
-      k.wake(k.field(link, Link, 'peerControl'));
+      k.setField(link.own, SenderControl, 'step', next);
+      k.setField(link.peer(), ReceiverControl, 'tail', next, { order: 'release' });
+      k.wake(link.doorbell());
     });
   }
 }
 
 /** target = received, combined with the own contribution or with what the target holds. */
-function reduceStep(
-  machine: PatMachine,
-  { work, send, recv }: ConnectedBlock,
-  entry: Value<'ptr'>,
-  { flags, rank, ahead, bytes, at }: Step,
-  reduction: Reduction,
-): void {
+function reduceStep(machine: PatMachine, place: PatPlace, step: Step, reduction: Reduction): void {
   const { k } = machine;
-  const { combine } = stepArithmetic(k, reduction, () => k.field(work, ConnectedWork, 'argument'));
+  const { send, recv } = place;
+  const { flags, rank, ahead, bytes, at } = step;
+  const { combine } = stepArithmetic(k, reduction, () => place.argument());
   const elementBytes = ELEMENT_TYPES[reduction.type].size;
-  const stride = k.field(work, ConnectedWork, 'sendStride');
+  const stride = place.sendStride();
   const input = send.offset(rank.mul(stride)).offset(at);
   const output = recv.offset(at);
   const run = (target: Value<'ptr'>) => {
@@ -191,7 +253,7 @@ function reduceStep(
     k.if(
       machine.is(flags, 'receives'),
       () => {
-        const source = machine.receive(entry, bytes, k.u64(0));
+        const source = machine.receive(step, k.u64(0));
         k.barrier();
         reduceCopy(k, {
           sources: [source.data, second],
@@ -219,7 +281,7 @@ function reduceStep(
   k.if(
     machine.is(flags, 'sends'),
     () => {
-      const target = machine.send(entry, bytes, ahead);
+      const target = machine.send(step, ahead);
       run(target.data);
       machine.publish(target, flags);
     },
@@ -229,15 +291,11 @@ function reduceStep(
 }
 
 /** The received or own block to the next rank, and to its place in the output unless it is there already. */
-function gatherStep(
-  machine: PatMachine,
-  { work, send, recv }: ConnectedBlock,
-  entry: Value<'ptr'>,
-  { flags, rank, ahead, bytes, at }: Step,
-  elementBytes: number,
-): void {
+function gatherStep(machine: PatMachine, place: PatPlace, step: Step, elementBytes: number): void {
   const { k } = machine;
-  const output = recv.offset(rank.mul(k.field(work, ConnectedWork, 'recvStride'))).offset(at);
+  const { send, recv } = place;
+  const { flags, rank, ahead, bytes, at } = step;
+  const output = recv.offset(rank.mul(place.recvStride())).offset(at);
   const run = (source: Value<'ptr'>) => {
     const copy = (targets: Value<'ptr'>[]) => {
       k.barrier();
@@ -248,7 +306,7 @@ function gatherStep(
     k.if(
       machine.is(flags, 'sends'),
       () => {
-        const target = machine.send(entry, bytes, k.u64(0));
+        const target = machine.send(step, k.u64(0));
         k.if(
           isThere,
           () => copy([target.data]),
@@ -265,7 +323,7 @@ function gatherStep(
   k.if(
     machine.is(flags, 'receives'),
     () => {
-      const source = machine.receive(entry, bytes, ahead);
+      const source = machine.receive(step, ahead);
       run(source.data);
       machine.release(source, flags);
     },

@@ -14,6 +14,7 @@ import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import type { Program, Traits } from '../kernel/ir.js';
 import { type Reduction, stepArithmetic } from './arithmetic.js';
 import type { Collective } from './control-block.js';
+import type { Ends } from './ends.js';
 import { Primitives } from './primitives.js';
 import { type LowLatencyOptions, LowLatencyProtocol } from './protocol-ll.js';
 import { SimpleProtocol, type SimpleShape } from './protocol-simple.js';
@@ -36,72 +37,118 @@ export function simpleShape(collective: RingCollective): SimpleShape {
     : { stepsPerChunk: 4, stepsPerSlice: 2 };
 }
 
+/**
+ * What a ring program knows of its rank and its channel: on the host from descriptors in memory, on GPUs from what comes
+ * with the launch (gpu/ring.ts). Functions make code where they are called.
+ */
+export interface RingPlace {
+  /** The two ends, with the buffers of the program's protocol. */
+  ends(): Ends;
+  readonly self: Value<'u32'>;
+  readonly ranks: Value<'u32'>;
+  root(): Value<'u32'>;
+  readonly send: Value<'ptr'>;
+  readonly recv: Value<'ptr'>;
+  sendStride(): Value<'u64'>;
+  recvStride(): Value<'u64'>;
+  argument(): Value<'u64'>;
+  /** First element and number of elements of this channel, and elements per chunk. */
+  offset(): Value<'u64'>;
+  count(): Value<'u64'>;
+  chunk(): Value<'u64'>;
+  /** Position of this rank in the channel's ring, and its neighbours. */
+  position(): Value<'u32'>;
+  prev(): Value<'u32'>;
+  next(): Value<'u32'>;
+  /** The rank at a ring distance after this one. */
+  rankAfter(distance: Value<'u32'>): Value<'u32'>;
+}
+
 interface Ring {
   readonly k: KernelBuilder;
   readonly primitives: Primitives;
-  readonly work: Value<'ptr'>;
-  readonly channel: Value<'ptr'>;
-  readonly self: Value<'u32'>;
-  readonly ranks: Value<'u32'>;
+  readonly place: RingPlace;
   readonly size: number;
-  readonly send: Value<'ptr'>;
-  readonly recv: Value<'ptr'>;
+}
+
+/** A ring on host memory: its descriptor is RingWork. */
+function hostPlace(k: KernelBuilder, work: Value<'ptr'>, protocol: RingProtocol): RingPlace {
+  const channel = k.field(work, RingWork, 'channels').offset(k.blockIndex.mul(RingChannel.size));
+  return {
+    ends: () => ringEnds(k, work, channel, protocol),
+    self: k.field(work, RingWork, 'self'),
+    ranks: k.field(work, RingWork, 'ranks'),
+    root: () => k.field(work, RingWork, 'root'),
+    send: k.field(work, RingWork, 'send'),
+    recv: k.field(work, RingWork, 'recv'),
+    sendStride: () => k.field(work, RingWork, 'sendStride'),
+    recvStride: () => k.field(work, RingWork, 'recvStride'),
+    argument: () => k.field(work, RingWork, 'argument'),
+    offset: () => k.field(channel, RingChannel, 'offset'),
+    count: () => k.field(channel, RingChannel, 'count'),
+    chunk: () => k.field(channel, RingChannel, 'chunk'),
+    position: () => k.field(channel, RingChannel, 'position'),
+    prev: () => k.field(channel, RingChannel, 'prev'),
+    next: () => k.field(channel, RingChannel, 'next'),
+    rankAfter: (distance) => k.load('u32', k.field(channel, RingChannel, 'order').offset(distance.mul(4))),
+  };
 }
 
 export function ring(traits: Traits, parameters: RingParameters): Program {
-  const { collective, protocol, reduction } = parameters;
+  const { collective, protocol } = parameters;
   return kernel(`ring_${protocol}_${collective}`, traits, (k, work) => {
     k.sleepOn(k.field(work, RingWork, 'control'));
-    const channel = k.field(work, RingWork, 'channels').offset(k.blockIndex.mul(RingChannel.size));
-    const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
-    const arithmetic = stepArithmetic(k, reduces ? reduction : { type: reduction.type, op: 'sum' }, () =>
-      k.field(work, RingWork, 'argument'),
-    );
-    const ends = ringEnds(k, work, channel, protocol);
-    const mover =
-      protocol === 'LL'
-        ? new LowLatencyProtocol(k, ends, reduction.type, arithmetic, parameters.lowLatency)
-        : new SimpleProtocol(k, ends, reduction.type, arithmetic, simpleShape(collective));
-    const r: Ring = {
-      k,
-      primitives: new Primitives(mover),
-      work,
-      channel,
-      self: k.field(work, RingWork, 'self'),
-      ranks: k.field(work, RingWork, 'ranks'),
-      size: ELEMENT_TYPES[reduction.type].size,
-      send: k.field(work, RingWork, 'send'),
-      recv: k.field(work, RingWork, 'recv'),
-    };
-    switch (collective) {
-      case 'allReduce':
-        allReduce(r);
-        break;
-      case 'allGather':
-        forChunks(r, (offset, elements) => allGatherChunk(r, offset, elements));
-        break;
-      case 'reduceScatter':
-        forChunks(r, (offset, elements) => reduceScatterChunk(r, offset, elements));
-        break;
-      case 'allToAll':
-        forChunks(r, (offset, elements) => allToAllChunk(r, offset, elements));
-        break;
-      case 'broadcast':
-        forChunks(r, (offset, elements) => broadcastChunk(r, offset, elements));
-        break;
-      case 'reduce':
-        forChunks(r, (offset, elements) => reduceChunk(r, offset, elements));
-        break;
-    }
-    r.primitives.close();
+    goRound(k, hostPlace(k, work, protocol), parameters);
   });
 }
 
-function allReduce({ k, primitives, channel, ranks, size, send, recv }: Ring): void {
-  const first = k.field(channel, RingChannel, 'offset');
-  const count = k.field(channel, RingChannel, 'count');
-  const chunk = k.variable('u64', k.field(channel, RingChannel, 'chunk'));
-  const position = k.field(channel, RingChannel, 'position');
+/** What one channel of a rank does. */
+export function goRound(k: KernelBuilder, place: RingPlace, parameters: RingParameters): void {
+  const { collective, protocol, reduction } = parameters;
+  const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
+  const arithmetic = stepArithmetic(k, reduces ? reduction : { type: reduction.type, op: 'sum' }, () =>
+    place.argument(),
+  );
+  const ends = place.ends();
+  const mover =
+    protocol === 'LL'
+      ? new LowLatencyProtocol(k, ends, reduction.type, arithmetic, parameters.lowLatency)
+      : new SimpleProtocol(k, ends, reduction.type, arithmetic, simpleShape(collective));
+  const r: Ring = {
+    k,
+    primitives: new Primitives(mover),
+    place,
+    size: ELEMENT_TYPES[reduction.type].size,
+  };
+  switch (collective) {
+    case 'allReduce':
+      allReduce(r);
+      break;
+    case 'allGather':
+      forChunks(r, (offset, elements) => allGatherChunk(r, offset, elements));
+      break;
+    case 'reduceScatter':
+      forChunks(r, (offset, elements) => reduceScatterChunk(r, offset, elements));
+      break;
+    case 'allToAll':
+      forChunks(r, (offset, elements) => allToAllChunk(r, offset, elements));
+      break;
+    case 'broadcast':
+      forChunks(r, (offset, elements) => broadcastChunk(r, offset, elements));
+      break;
+    case 'reduce':
+      forChunks(r, (offset, elements) => reduceChunk(r, offset, elements));
+      break;
+  }
+  r.primitives.close();
+}
+
+function allReduce({ k, primitives, place, size }: Ring): void {
+  const { ranks, send, recv } = place;
+  const first = place.offset();
+  const count = place.count();
+  const chunk = k.variable('u64', place.chunk());
+  const position = place.position();
   const n = ranks.cast('u64');
   const done = k.variable('u64', 0);
   k.while(
@@ -149,24 +196,24 @@ function allReduce({ k, primitives, channel, ranks, size, send, recv }: Ring): v
 
 /** Walks the channel's part in chunks; a chunk is at most `chunk` elements. */
 function forChunks(
-  { k, channel, size }: Ring,
+  { k, place, size }: Ring,
   body: (byteOffset: Value<'u64'>, elements: Value<'u64'>) => void,
 ): void {
-  const first = k.field(channel, RingChannel, 'offset');
-  const end = first.add(k.field(channel, RingChannel, 'count'));
-  const chunk = k.field(channel, RingChannel, 'chunk');
+  const first = place.offset();
+  const end = first.add(place.count());
+  const chunk = place.chunk();
   k.for(first, end, chunk, (at) => body(at.mul(size), chunk.min(end.sub(at))));
 }
 
-/** The rank at a ring distance after this one. */
-function rankAfter({ k, channel }: Ring, distance: Value<'u32'>): Value<'u64'> {
-  const order = k.field(channel, RingChannel, 'order');
-  return k.load('u32', order.offset(distance.mul(4))).cast('u64');
+/** The rank at a ring distance after this one, for addresses. */
+function rankAfter({ place }: Ring, distance: Value<'u32'>): Value<'u64'> {
+  return place.rankAfter(distance).cast('u64');
 }
 
 function allGatherChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'>): void {
-  const { k, primitives, work, ranks, send, recv, self } = r;
-  const stride = k.field(work, RingWork, 'recvStride');
+  const { k, primitives, place } = r;
+  const { ranks, send, recv, self } = place;
+  const stride = place.recvStride();
   const block = (rank: Value<'u64'>) => recv.offset(rank.mul(stride)).offset(offset);
   const input = send.offset(offset);
   const own = block(self.cast('u64'));
@@ -182,8 +229,9 @@ function allGatherChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'>): 
 }
 
 function reduceScatterChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'>): void {
-  const { k, primitives, work, ranks, send, recv, self } = r;
-  const stride = k.field(work, RingWork, 'sendStride');
+  const { k, primitives, place } = r;
+  const { ranks, send, recv, self } = place;
+  const stride = place.sendStride();
   const block = (rank: Value<'u64'>) => send.offset(rank.mul(stride)).offset(offset);
   primitives.send(block(rankAfter(r, ranks.sub(1))), elements);
   k.for(k.u32(2), ranks, 1, (j) => {
@@ -197,9 +245,10 @@ function reduceScatterChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'
  * but their neighbours.
  */
 function allToAllChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'>): void {
-  const { k, primitives, work, ranks, send, recv, self } = r;
-  const sendStride = k.field(work, RingWork, 'sendStride');
-  const recvStride = k.field(work, RingWork, 'recvStride');
+  const { k, primitives, place } = r;
+  const { ranks, send, recv, self } = place;
+  const sendStride = place.sendStride();
+  const recvStride = place.recvStride();
   const input = (rank: Value<'u64'>) => send.offset(rank.mul(sendStride)).offset(offset);
   const output = (rank: Value<'u64'>) => recv.offset(rank.mul(recvStride)).offset(offset);
   const own = self.cast('u64');
@@ -211,12 +260,9 @@ function allToAllChunk(r: Ring, offset: Value<'u64'>, elements: Value<'u64'>): v
   });
 }
 
-function broadcastChunk(
-  { k, primitives, work, channel, self, send, recv }: Ring,
-  offset: Value<'u64'>,
-  elements: Value<'u64'>,
-): void {
-  const root = k.field(work, RingWork, 'root');
+function broadcastChunk({ k, primitives, place }: Ring, offset: Value<'u64'>, elements: Value<'u64'>): void {
+  const { self, send, recv } = place;
+  const root = place.root();
   const input = send.offset(offset);
   const output = recv.offset(offset);
   k.if(
@@ -229,22 +275,19 @@ function broadcastChunk(
       ),
     () =>
       k.if(
-        k.field(channel, RingChannel, 'next').eq(root),
+        place.next().eq(root),
         () => primitives.recv(output, elements),
         () => primitives.recvCopySend(output, elements),
       ),
   );
 }
 
-function reduceChunk(
-  { k, primitives, work, channel, self, send, recv }: Ring,
-  offset: Value<'u64'>,
-  elements: Value<'u64'>,
-): void {
-  const root = k.field(work, RingWork, 'root');
+function reduceChunk({ k, primitives, place }: Ring, offset: Value<'u64'>, elements: Value<'u64'>): void {
+  const { self, send, recv } = place;
+  const root = place.root();
   const input = send.offset(offset);
   k.if(
-    k.field(channel, RingChannel, 'prev').eq(root),
+    place.prev().eq(root),
     () => primitives.send(input, elements),
     () =>
       k.if(

@@ -18,7 +18,7 @@ import { type KernelBuilder, kernel, type Value } from '../kernel/builder.js';
 import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import type { Program, Traits } from '../kernel/ir.js';
 import { type Reduction, type StepArithmetic, stepArithmetic } from './arithmetic.js';
-import { BlockWork, ConnectedBlock, ConnectedWork } from './connected-work.js';
+import { ConnectedBlock, type ConnectedPlace } from './connected-work.js';
 import type { Ends } from './ends.js';
 import { Primitives } from './primitives.js';
 import { type LowLatencyOptions, LowLatencyProtocol } from './protocol-ll.js';
@@ -73,70 +73,78 @@ export interface TreeParameters {
 
 const indices = (from: number, count: number): number[] => Array.from({ length: count }, (_, i) => from + i);
 
-export function tree(traits: Traits, { protocol, reduction, roles, lowLatency }: TreeParameters): Program {
-  return kernel(`tree_${protocol}_allReduce`, traits, (k, work) => {
-    const block = new ConnectedBlock(k, work);
-    const size = ELEMENT_TYPES[reduction.type].size;
-    const arithmetic = stepArithmetic(k, reduction, () => k.field(work, ConnectedWork, 'argument'));
-    const primitives = (ends: Ends, how: StepArithmetic) =>
-      new Primitives(
-        protocol === 'LL'
-          ? new LowLatencyProtocol(k, ends, reduction.type, how, lowLatency)
-          : new SimpleProtocol(k, ends, reduction.type, how, { stepsPerChunk: 1, stepsPerSlice: 1 }),
-      );
-    block.dispatch(roles.map(parseTreeRole), (role) => {
-      const { children } = role;
-      const first = k.field(block.block, BlockWork, 'offset');
-      const end = first.add(k.field(block.block, BlockWork, 'count'));
-      const ways: Ways = {
-        k,
-        block,
-        input: (element) => block.send.offset(element.mul(size)),
-        output: (element) => block.recv.offset(element.mul(size)),
-      };
-      switch (role.part) {
-        case 'root': {
-          const both = primitives(block.ends(indices(0, children), indices(0, children)), arithmetic);
-          block.chunks(first, end, (at, elements) => {
-            if (children > 0) both.recvReduceCopySend(ways.input(at), ways.output(at), elements, true);
-            else both.copy(ways.input(at), ways.output(at), elements, true);
-          });
-          both.close();
-          return;
-        }
-        case 'up': {
-          const up = primitives(block.ends(indices(0, children), [0]), arithmetic);
-          block.chunks(first, end, reduceUp(ways, up, role));
-          up.close();
-          return;
-        }
-        case 'down': {
-          const down = primitives(block.ends([0], indices(0, children)), COPY);
-          block.chunks(first, end, copyDown(ways, down, role));
-          down.close();
-          return;
-        }
-        case 'both': {
-          const parents = role.parent ? 1 : 0;
-          const up = primitives(block.ends(indices(0, children), indices(0, parents)), arithmetic);
-          const down = primitives(block.ends(indices(children, parents), indices(parents, children)), COPY);
-          const window = k.field(block.block, BlockWork, 'window');
-          k.for(first, end, window, (from) => {
-            const to = from.add(window).min(end);
-            block.chunks(from, to, reduceUp(ways, up, role));
-            block.chunks(from, to, copyDown(ways, down, role));
-          });
-          up.close();
-          down.close();
-        }
+export function tree(traits: Traits, parameters: TreeParameters): Program {
+  return kernel(`tree_${parameters.protocol}_allReduce`, traits, (k, work) => {
+    goUpAndDown(new ConnectedBlock(k, work), parameters);
+  });
+}
+
+/** What one block of a rank does. */
+export function goUpAndDown(
+  block: ConnectedPlace,
+  { protocol, reduction, roles, lowLatency }: TreeParameters,
+): void {
+  const { k } = block;
+  const size = ELEMENT_TYPES[reduction.type].size;
+  const arithmetic = stepArithmetic(k, reduction, () => block.argument());
+  const primitives = (ends: Ends, how: StepArithmetic) =>
+    new Primitives(
+      protocol === 'LL'
+        ? new LowLatencyProtocol(k, ends, reduction.type, how, lowLatency)
+        : new SimpleProtocol(k, ends, reduction.type, how, { stepsPerChunk: 1, stepsPerSlice: 1 }),
+    );
+  block.dispatch(roles.map(parseTreeRole), (role) => {
+    const { children } = role;
+    const first = block.offset();
+    const end = first.add(block.count());
+    const ways: Ways = {
+      k,
+      block,
+      input: (element) => block.send.offset(element.mul(size)),
+      output: (element) => block.recv.offset(element.mul(size)),
+    };
+    switch (role.part) {
+      case 'root': {
+        const both = primitives(block.ends(indices(0, children), indices(0, children)), arithmetic);
+        block.chunks(first, end, (at, elements) => {
+          if (children > 0) both.recvReduceCopySend(ways.input(at), ways.output(at), elements, true);
+          else both.copy(ways.input(at), ways.output(at), elements, true);
+        });
+        both.close();
+        return;
       }
-    });
+      case 'up': {
+        const up = primitives(block.ends(indices(0, children), [0]), arithmetic);
+        block.chunks(first, end, reduceUp(ways, up, role));
+        up.close();
+        return;
+      }
+      case 'down': {
+        const down = primitives(block.ends([0], indices(0, children)), COPY);
+        block.chunks(first, end, copyDown(ways, down, role));
+        down.close();
+        return;
+      }
+      case 'both': {
+        const parents = role.parent ? 1 : 0;
+        const up = primitives(block.ends(indices(0, children), indices(0, parents)), arithmetic);
+        const down = primitives(block.ends(indices(children, parents), indices(parents, children)), COPY);
+        const window = block.window();
+        k.for(first, end, window, (from) => {
+          const to = from.add(window).min(end);
+          block.chunks(from, to, reduceUp(ways, up, role));
+          block.chunks(from, to, copyDown(ways, down, role));
+        });
+        up.close();
+        down.close();
+      }
+    }
   });
 }
 
 interface Ways {
   readonly k: KernelBuilder;
-  readonly block: ConnectedBlock;
+  readonly block: ConnectedPlace;
   readonly input: (element: Value<'u64'>) => Value<'ptr'>;
   readonly output: (element: Value<'u64'>) => Value<'ptr'>;
 }
