@@ -1,9 +1,11 @@
 /**
  * What communicators on host memory choose, beside what is fastest: every candidate of every collective is measured at
  * each size, in turn, round after round, and the choice of the standard constants (or of --constants FILE) is compared.
+ * All of it is done several times by new processes, since the same program differs by up to 20 % from process to process
+ * (how the compiler of JavaScript went about it, where memory lies); a candidate's time is the middle one of these.
  *
- * usage: node bench/choice.js [--ranks 2,4,8] [--coll all|allReduce,...] [--sizes 64,1K,...] [--rounds 9]
- *                             [--constants FILE] [--quick] [--out FOLDER]
+ * usage: node bench/choice.js [--ranks 2,4,8] [--coll all|allReduce,...] [--sizes 64,1K,...] [--rounds 5]
+ *                             [--processes 3] [--constants FILE] [--quick] [--out FOLDER]
  *   --quick   few sizes and rounds, and no files: to see that everything runs
  * Exit status 1 where with 2 or 4 ranks a choice takes more than a tenth longer than the fastest candidate.
  */
@@ -26,6 +28,7 @@ const { values } = parseArgs({
     coll: { type: 'string', default: 'all' },
     sizes: { type: 'string' },
     rounds: { type: 'string' },
+    processes: { type: 'string' },
     constants: { type: 'string' },
     quick: { type: 'boolean', default: false },
     out: { type: 'string', default: fileURLToPath(new URL('results', import.meta.url)) },
@@ -46,7 +49,8 @@ const JUDGED_RANKS = [2, 4];
 const GOAL = 1.1;
 
 const cores = coreCount();
-const rounds = Number(values.rounds ?? (values.quick ? 3 : 9));
+const rounds = Number(values.rounds ?? (values.quick ? 3 : 5));
+const processes = Number(values.processes ?? (values.quick ? 1 : 3));
 const collectives = values.coll === 'all' ? DATA_COLLECTIVES : values.coll.split(',');
 const constants =
   values.constants === undefined
@@ -56,12 +60,25 @@ const constants =
 const median = (numbers) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)];
 const us = (time) => time.toPrecision(3);
 
-/** Median, least and greatest sample of each candidate, by call. */
-function summaryOf({ collective, ranks, bytes, candidate, samples }) {
+/** The samples of one candidate and call, by process. */
+function runsOf(all) {
+  const byCall = new Map();
+  for (const sample of all.flat()) {
+    const key = [sample.collective, sample.bytes, sample.candidate].join();
+    byCall.set(key, [...(byCall.get(key) ?? []), sample]);
+  }
+  return [...byCall.values()];
+}
+
+/** A candidate's time: the middle process's median; beside it the least and greatest sample. */
+function summaryOf(runs) {
+  const { collective, ranks, bytes, candidate } = runs[0];
+  const samples = runs.flatMap((run) => run.samples);
   return {
     ...{ collective, ranks, bytes, candidate },
-    ...{ median: median(samples), least: Math.min(...samples), greatest: Math.max(...samples) },
-    rounds: samples.length,
+    median: median(runs.map((run) => median(run.samples))),
+    ...{ least: Math.min(...samples), greatest: Math.max(...samples) },
+    processes: runs.length,
   };
 }
 
@@ -80,8 +97,10 @@ for (const ranks of values.ranks.split(',').map(Number)) {
     ...{ collectives, rounds, sampleMs: SAMPLE_MS, hopeless: HOPELESS },
     sizes: sizes.split(',').map(parseSize),
   };
-  const samples = await measureHost(ranks, plan);
-  const own = samples.map(summaryOf);
+  const all = [];
+  for (let process = 0; process < processes; process++) all.push(await measureHost(ranks, plan));
+  const runs = runsOf(all);
+  const own = runs.map(summaryOf);
   summaries.push(...own);
   const spreadOf = (row) =>
     own.find(
@@ -90,9 +109,11 @@ for (const ranks of values.ranks.split(',').map(Number)) {
         bytes === row.call.bytes &&
         candidate === candidateName(row.candidate),
     );
-  const times = samples.map((sample) => ({ ...timeOf(sample), microseconds: median(sample.samples) }));
-  const calls = judge(constants.window, times, cores, 'window');
-  say(`\n${ranks} ranks on ${cores} cores, median (least-greatest) of ${rounds} rounds, us\n`);
+  const times = runs.map((run, at) => ({ ...timeOf(run[0], cores), microseconds: own[at].median }));
+  const calls = judge(constants.window, times, 'window');
+  say(
+    `\n${ranks} ranks on ${cores} cores, middle of ${processes} medians (least-greatest) of ${rounds} rounds, us\n`,
+  );
   say('| collective | size | choice | us | fastest | us | choice / fastest |');
   say('| --- | ---: | --- | ---: | --- | ---: | ---: |');
   for (const { chosen, fastest, ratio } of calls) {
@@ -115,7 +136,10 @@ if (!values.quick) {
   const date = new Date().toISOString().slice(0, 10);
   const base = join(values.out, `choice-${date}`);
   mkdirSync(values.out, { recursive: true });
-  writeFileSync(`${base}.json`, `${JSON.stringify({ date, machine, rounds, misses, summaries }, null, 1)}\n`);
+  writeFileSync(
+    `${base}.json`,
+    `${JSON.stringify({ date, machine, rounds, processes, misses, summaries }, null, 1)}\n`,
+  );
   const facts = Object.entries(machine).map(([name, value]) => `- ${name}: ${value}`);
   writeFileSync(
     `${base}.md`,

@@ -1,13 +1,48 @@
 /**
- * Makes the constants of a file that `tutti tune --fit` wrote the standard ones.
+ * Makes the constants of a file that `tutti tune --fit` wrote the standard ones; or those that fit the times which
+ * `bench/choice.js` wrote on one or several machines, such as one with a core for every rank and one without.
  *
- * usage: node scripts/standard-constants.js FILE
+ * usage: node scripts/standard-constants.js FILE                  (of tutti tune --fit)
+ *        node scripts/standard-constants.js --measured FILE ...   (of bench/choice.js)
  */
 import { readFileSync, writeFileSync } from 'node:fs';
+import { CANDIDATES, candidateName } from '../dist/tuning/host/candidates.js';
+import { STANDARD_CONSTANTS } from '../dist/tuning/host/constants.js';
+import { fitTable } from '../dist/tuning/host/fit.js';
+import { fitQuality } from '../dist/tuning/host/fit-quality.js';
 
-const [path] = process.argv.slice(2);
-if (path === undefined) throw new Error('usage: node scripts/standard-constants.js FILE');
-const { cpu, cores, ranks, window, socket } = JSON.parse(readFileSync(path, 'utf8'));
+const USAGE = 'usage: node scripts/standard-constants.js FILE | --measured FILE ...';
+const [first, ...files] = process.argv.slice(2);
+if (first === undefined || (first === '--measured' && files.length === 0)) throw new Error(USAGE);
+const read = (path) => JSON.parse(readFileSync(path, 'utf8'));
+const { window, socket, source } = first === '--measured' ? fitted(files.map(read)) : taken(read(first));
+
+function taken({ cpu, cores, ranks, window, socket }) {
+  return { window, socket, source: `\`tutti tune --fit\` on ${cpu}, ${cores} cores, with ${ranks} ranks` };
+}
+
+function fitted(documents) {
+  const byName = new Map(CANDIDATES.map((one) => [candidateName(one), one]));
+  const times = documents.flatMap(({ machine, summaries }) =>
+    summaries.map(({ collective, ranks, bytes, candidate, median }) => ({
+      candidate: byName.get(candidate),
+      call: { collective, ranks, bytes },
+      cores: machine.cores,
+      microseconds: median,
+    })),
+  );
+  const window = fitTable(STANDARD_CONSTANTS.window, times, 'window');
+  const { calls, good, medianError } = fitQuality(window, times, 'window');
+  console.log(
+    `${good} of ${calls} choices within 10 %, predictions off by ${Math.round(100 * medianError)} %`,
+  );
+  const machines = documents.map(({ machine, summaries }) => {
+    const ranks = [...new Set(summaries.map((one) => one.ranks))].join(', ');
+    return `an ${machine.cpu} with ${machine.cores} cores and ${ranks} ranks`;
+  });
+  const source = ['a fit to the times of bench/choice.js on', ...new Set(machines)].join('\n * - ');
+  return { window, socket: STANDARD_CONSTANTS.socket, source };
+}
 
 const numbers = ({ alone, crowded, bandwidth }) =>
   `row(${[alone.start, alone.step, crowded.start, crowded.step, ...bandwidth].join(', ')})`;
@@ -26,8 +61,8 @@ const target = new URL('../src/tuning/host/standard-constants.ts', import.meta.u
 writeFileSync(
   target,
   `/**
- * Standard constants of the host's cost model, as \`tutti tune --fit\` found them and scripts/standard-constants.js wrote
- * them here: ${cpu}, ${cores} cores, with ${ranks} ranks.
+ * Standard constants of the host's cost model, written here by scripts/standard-constants.js. Source:
+ * ${source}.
  */
 // biome-ignore-all lint/suspicious/noApproximativeNumericConstant: they are measured, whatever they resemble
 import type { CandidateConstants, HostTable } from './cost.js';

@@ -67,10 +67,10 @@ export interface HostCandidate extends Candidate {
 }
 
 /**
- * An algorithm that is not direct must be predicted to take less than this part of the direct one's time, and two-shot
- * of one-shot's. Measured times of one program differ as much from process to process.
+ * An algorithm that is not direct must be predicted to take less than this part of the direct one's time. Measured times
+ * of one program differ as much from process to process.
  */
-export const DIRECT_MARGIN = 0.75;
+export const DIRECT_MARGIN = 0.9;
 
 export function selectOnHost(input: HostSelectionInput): HostSelection {
   const { collective, shared } = input;
@@ -125,13 +125,7 @@ export function fastest(
       (best, one) => (best === undefined || one.prediction!.time < best.prediction!.time ? one : best),
       undefined,
     );
-  const meetings = able.filter(({ algorithm }) => isDirect(algorithm));
-  const oneShot = meetings.find(({ algorithm }) => algorithm === 'OneShot');
-  const quickest = least(meetings);
-  // Predictions this near to each other do not tell which is faster: then the one in which ranks meet once.
-  const isNear =
-    oneShot !== undefined && quickest!.prediction!.time >= DIRECT_MARGIN * oneShot.prediction!.time;
-  const direct = isNear ? oneShot : quickest;
+  const direct = least(able.filter(({ algorithm }) => isDirect(algorithm)));
   const other = least(able.filter(({ algorithm }) => !isDirect(algorithm)));
   if (direct === undefined || other === undefined) return direct ?? other;
   if (hasWideSum && (op === 'sum' || op === 'avg')) return direct;

@@ -16,13 +16,8 @@ export interface FitQuality {
   readonly worst: number;
 }
 
-export function fitQuality(
-  table: HostTable,
-  times: readonly HostTime[],
-  cores: number,
-  path: HostPath,
-): FitQuality {
-  const judged = judge(table, times, cores, path);
+export function fitQuality(table: HostTable, times: readonly HostTime[], path: HostPath): FitQuality {
+  const judged = judge(table, times, path);
   const errors = judged
     .flatMap(({ rows }) => rows.map(({ predicted, microseconds }) => Math.abs(predicted / microseconds - 1)))
     .sort((a, b) => a - b);
@@ -48,16 +43,11 @@ export interface JudgedCall {
 }
 
 /** The measured calls, in order, each with what would be chosen for it. */
-export function judge(
-  table: HostTable,
-  times: readonly HostTime[],
-  cores: number,
-  path: HostPath,
-): JudgedCall[] {
+export function judge(table: HostTable, times: readonly HostTime[], path: HostPath): JudgedCall[] {
   const calls = new Map<string, JudgedRow[]>();
   for (const time of times) {
     const { collective, ranks, bytes } = time.call;
-    const features = featuresOf(time.candidate, time.call, cores, path);
+    const features = featuresOf(time.candidate, time.call, time.cores, path);
     const predicted = predict(features, table[collective][candidateName(time.candidate)]!).time;
     const key = [collective, ranks, bytes].join();
     calls.set(key, [...(calls.get(key) ?? []), { ...time, predicted }]);

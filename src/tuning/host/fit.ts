@@ -13,6 +13,8 @@ import { type CandidateConstants, featuresOf, type HostCall, type HostPath, type
 export interface HostTime {
   readonly candidate: Candidate;
   readonly call: HostCall;
+  /** Cores of the machine that it was measured on. */
+  readonly cores: number;
   readonly microseconds: number;
 }
 
@@ -30,13 +32,8 @@ const LEAST_SHARE = 0.2;
 const MOST_BANDWIDTH = 400;
 const LEAST_LATENCY = 0.001;
 
-/** The table `begin` with all pairs that were measured fitted to the times, on a machine of so many cores. */
-export function fitTable(
-  begin: HostTable,
-  times: readonly HostTime[],
-  cores: number,
-  path: HostPath,
-): HostTable {
+/** The table `begin` with all pairs that were measured fitted to the times. */
+export function fitTable(begin: HostTable, times: readonly HostTime[], path: HostPath): HostTable {
   const groups = new Map<string, HostTime[]>();
   for (const time of times) {
     const key = `${time.call.collective} ${candidateName(time.candidate)}`;
@@ -49,7 +46,7 @@ export function fitTable(
     const own = fitted[call.collective];
     const constants = own[name];
     if (constants === undefined) continue;
-    fitted[call.collective] = { ...own, [name]: fitCandidate(constants, group, cores, path) };
+    fitted[call.collective] = { ...own, [name]: fitCandidate(constants, group, path) };
   }
   return fitted;
 }
@@ -74,10 +71,9 @@ const round = (value: number): number => Number(value.toPrecision(3));
 function fitCandidate(
   begin: CandidateConstants,
   times: readonly HostTime[],
-  cores: number,
   path: HostPath,
 ): CandidateConstants {
-  const rows = times.map(({ candidate, call, microseconds }) => {
+  const rows = times.map(({ candidate, call, cores, microseconds }) => {
     const { isCrowded, start, step, bytes } = featuresOf(candidate, call, cores, path);
     const row = isCrowded ? [0, 0, start, step, ...bytes] : [start, step, 0, 0, ...bytes];
     return row.map((value) => value / microseconds);

@@ -1,6 +1,8 @@
 /**
- * Standard constants of the host's cost model, as `tutti tune --fit` found them and scripts/standard-constants.js wrote
- * them here: Intel(R) Xeon(R) Processor, 2 cores, with 2, 4, 8 ranks.
+ * Standard constants of the host's cost model, written here by scripts/standard-constants.js. Source:
+ * a fit to the times of bench/choice.js on
+ * - an Intel(R) Xeon(R) Processor with 16 cores and 2, 4, 8, 12 ranks
+ * - an Intel(R) Xeon(R) Processor with 2 cores and 2, 4, 8 ranks.
  */
 // biome-ignore-all lint/suspicious/noApproximativeNumericConstant: they are measured, whatever they resemble
 import type { CandidateConstants, HostTable } from './cost.js';
@@ -22,48 +24,48 @@ const row = (
 
 export const STANDARD_WINDOW: HostTable = {
   allReduce: {
-    OneShot: row(0.001, 0.736, 2.47, 0.488, 13.9, 13.9, 13.2),
-    TwoShot: row(0.372, 0.352, 0.001, 1.72, 43.9, 24.1, 9.37),
-    'Ring LL': row(0.77, 0.523, 0.001, 3.07, 2.19, 2.18, 1.98),
-    'Ring Simple': row(0.879, 0.563, 0.001, 3.57, 17.1, 17.8, 9.42),
-    'Tree LL': row(0.848, 0.582, 0.001, 4.1, 1.74, 1.76, 1.58),
-    'Tree Simple': row(0.848, 0.522, 0.001, 3.79, 9.5, 10.6, 9.09),
-    'Hierarchical LL': row(0.783, 0.525, 0.001, 6.05, 2.92, 2.81, 2.51),
-    'Hierarchical Simple': row(0.868, 0.499, 0.001, 4.85, 26.4, 16.9, 10.6),
-    'Recursive LL': row(0.776, 0.676, 0.001, 5.43, 2.34, 2.36, 2.19),
-    'Recursive Simple': row(0.956, 0.556, 0.001, 3.88, 22.4, 12.7, 11.5),
+    OneShot: row(0.425, 0.112, 1.34, 0.373, 9.63, 10, 12.9),
+    TwoShot: row(0.444, 0.168, 0.001, 1.7, 39, 21.5, 10.6),
+    'Ring LL': row(0.969, 0.31, 0.001, 2.43, 2.2, 2, 1.77),
+    'Ring Simple': row(0.329, 0.685, 0.001, 2.09, 13.1, 16.7, 9.9),
+    'Tree LL': row(0.001, 1.1, 0.00132, 2.68, 1.51, 1.4, 1.74),
+    'Tree Simple': row(0.001, 0.851, 0.001, 1.83, 8.31, 9.7, 10.4),
+    'Hierarchical LL': row(0.0148, 0.81, 0.001, 3.51, 2.92, 2.73, 2.55),
+    'Hierarchical Simple': row(0.001, 0.855, 0.001, 3.23, 20.8, 17.9, 12.3),
+    'Recursive LL': row(0.453, 0.743, 0.001, 3.19, 2.21, 2.16, 2.15),
+    'Recursive Simple': row(0.584, 0.657, 0.001, 2.58, 18.7, 15.3, 11.4),
   },
   reduce: {
-    OneShot: row(0.107, 0.472, 0.001, 1.25, 23, 16.8, 23.5),
-    TwoShot: row(0.386, 0.227, 0.001, 1.63, 53, 36.9, 13),
-    'Ring LL': row(0.416, 0.276, 0.001, 1.59, 3.05, 3.58, 2.87),
-    'Ring Simple': row(0.661, 0.33, 0.00101, 0.812, 34.8, 11.3, 10.5),
+    OneShot: row(0.291, 0.166, 0.001, 0.733, 12.9, 13.1, 11.8),
+    TwoShot: row(0.588, 0.0995, 1.77, 0.637, 42.8, 33.3, 12.9),
+    'Ring LL': row(0.507, 0.139, 0.001, 0.635, 2, 2.03, 1.99),
+    'Ring Simple': row(0.763, 0.0568, 0.001, 0.37, 21.6, 12.9, 9.45),
   },
   broadcast: {
-    OneShot: row(0.001, 0.582, 0.122, 0.599, 12.6, 12.9, 10.8),
-    TwoShot: row(0.347, 0.208, 0.001, 1.27, 47.2, 43.9, 14.2),
-    'Ring LL': row(0.382, 0.278, 0.001, 0.473, 1.98, 2.18, 2.24),
-    'Ring Simple': row(0.589, 0.338, 0.001, 0.493, 22, 9.33, 9.38),
+    OneShot: row(0.46, 0.0693, 1.22, 0.201, 10, 8.95, 7.87),
+    TwoShot: row(0.561, 0.0824, 2.28, 0.492, 60.1, 31.9, 15.2),
+    'Ring LL': row(0.64, 0.0849, 0.00929, 0.466, 1.97, 1.96, 2.04),
+    'Ring Simple': row(0.956, 0.08, 1.44, 0.0428, 16, 11.1, 8.67),
   },
   allGather: {
-    OneShot: row(0.001, 0.443, 0.001, 0.559, 15.4, 19.4, 14.3),
-    TwoShot: row(0.393, 0.203, 0.001, 1.16, 69.4, 55.1, 15.6),
-    'Ring LL': row(0.625, 0.402, 0.001, 1.54, 2.71, 2.89, 2.49),
-    'Ring Simple': row(0.824, 0.444, 0.001, 2.48, 17.8, 24, 12.5),
-    'PAT Simple': row(0.83, 0.431, 0.001, 1.85, 24.1, 19.5, 12.4),
+    OneShot: row(0.446, 0.0468, 1.84, 0.0705, 11.7, 14.9, 12.3),
+    TwoShot: row(0.533, 0.0941, 2.6, 0.481, 60.6, 37.5, 16),
+    'Ring LL': row(0.746, 0.326, 0.001, 1.93, 2.28, 2.56, 2.27),
+    'Ring Simple': row(0.61, 0.696, 0.001, 2.1, 10.6, 19.7, 11.4),
+    'PAT Simple': row(0.693, 0.589, 0.001, 2.33, 17.2, 16.7, 11.6),
   },
   reduceScatter: {
-    OneShot: row(0.216, 0.36, 0.604, 0.663, 19.8, 18, 19),
-    TwoShot: row(0.346, 0.213, 2.15, 0.792, 64, 46.2, 14.7),
-    'Ring LL': row(0.492, 0.365, 0.001, 2.43, 2.91, 2.83, 2.49),
-    'Ring Simple': row(0.667, 0.347, 0.001, 2.54, 24.9, 22, 13.9),
-    'PAT Simple': row(0.647, 0.333, 0.001, 2.81, 27.5, 20.7, 13.6),
+    OneShot: row(0.508, 0.0795, 1.63, 0.299, 14.3, 13.1, 12),
+    TwoShot: row(0.525, 0.106, 3.28, 0.402, 41.8, 35.2, 12.6),
+    'Ring LL': row(0.569, 0.36, 0.0146, 1.99, 2.39, 2.46, 2.3),
+    'Ring Simple': row(0.399, 0.692, 0.00101, 2.45, 17.5, 19.3, 11.9),
+    'PAT Simple': row(0.337, 0.722, 0.00119, 2.5, 19.9, 16.1, 11.7),
   },
   allToAll: {
-    OneShot: row(0.001, 0.612, 0.001, 0.691, 22.7, 21.5, 15.1),
-    TwoShot: row(0.36, 0.225, 0.001, 1.18, 76.6, 44.7, 12.9),
-    'Ring LL': row(0.536, 0.426, 0.001, 4.44, 3.18, 3.08, 2.58),
-    'Ring Simple': row(0.681, 0.399, 0.001, 4.26, 25.9, 21.1, 11),
+    OneShot: row(0.515, 0.0827, 1.13, 0.289, 15.3, 13.7, 11.1),
+    TwoShot: row(0.554, 0.0833, 2.54, 0.385, 54.2, 32.5, 12),
+    'Ring LL': row(0.001, 1.12, 0.001, 4.15, 2.59, 2.76, 2.5),
+    'Ring Simple': row(0.001, 1.44, 0.001, 3.55, 18.8, 16.4, 11.1),
   },
 };
 

@@ -39,7 +39,7 @@ function timesOf(one: CandidateConstants, noise: () => number): HostTime[] {
     SIZES.map((bytes): HostTime => {
       const call: HostCall = { collective: 'allReduce', ranks, bytes };
       const { time } = predict(featuresOf(candidate, call, CORES, 'window'), one);
-      return { candidate, call, microseconds: time * (1 + noise()) };
+      return { candidate, call, cores: CORES, microseconds: time * (1 + noise()) };
     }),
   );
 }
@@ -53,13 +53,13 @@ describe('a fit', () => {
         (one, numbers) => {
           const noise = 0.03;
           const times = timesOf(one, () => noise * numbers.next().value!);
-          const table = fitTable(STANDARD_CONSTANTS.window, times, CORES, 'window');
+          const table = fitTable(STANDARD_CONSTANTS.window, times, 'window');
           const name = 'Tree LL';
           for (const { candidate, call, microseconds } of times) {
             const { time } = predict(featuresOf(candidate, call, CORES, 'window'), table.allReduce[name]!);
             expect(Math.abs(time / microseconds - 1)).toBeLessThan(0.25);
           }
-          const { medianError, calls, good } = fitQuality(table, times, CORES, 'window');
+          const { medianError, calls, good } = fitQuality(table, times, 'window');
           expect(medianError).toBeLessThan(0.08);
           // One candidate is always the fastest.
           expect(good).toBe(calls);

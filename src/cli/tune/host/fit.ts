@@ -75,8 +75,8 @@ export async function fitCommand(
   }
   times.socket.push(...(await measured(2, { ...planOf(SOCKET_SIZES), sockets: true }, progress)));
   const fitted: HostConstants = {
-    window: fitTable(STANDARD_CONSTANTS.window, times.window, cores, 'window'),
-    socket: fitTable(STANDARD_CONSTANTS.socket, times.socket, cores, 'socket'),
+    window: fitTable(STANDARD_CONSTANTS.window, times.window, 'window'),
+    socket: fitTable(STANDARD_CONSTANTS.socket, times.socket, 'socket'),
   };
   const seconds = Math.round((performance.now() - since) / 1000);
   const facts = {
@@ -90,8 +90,8 @@ export async function fitCommand(
   say(
     `Measured ${ranks.join(', ')} ranks on ${cores} ${cores === 1 ? 'core' : 'cores'} in ${seconds} s; constants are in ${path}.`,
   );
-  const before = fitQuality(STANDARD_CONSTANTS.window, times.window, cores, 'window');
-  const after = fitQuality(fitted.window, times.window, cores, 'window');
+  const before = fitQuality(STANDARD_CONSTANTS.window, times.window, 'window');
+  const after = fitQuality(fitted.window, times.window, 'window');
   say(
     `Predictions are off by ${percent(after.medianError)} in the middle (${percent(before.medianError)} with the standard constants).`,
   );
@@ -122,17 +122,21 @@ async function measured(
   const samples = await measureHost(ranks, plan, ({ collective, bytes }) =>
     progress(`${ranks} ranks${how}: ${collective}, ${bytes} bytes`),
   );
-  return samples.map(timeOf);
+  return samples.map((sample) => timeOf(sample, coreCount()));
 }
 
 const BY_NAME: ReadonlyMap<string, Candidate> = new Map(CANDIDATES.map((one) => [candidateName(one), one]));
 
 /** Disturbances only add to a time, so the lower quartile says more than the median of a few rounds. */
-export function timeOf({ ranks, collective, bytes, candidate, samples }: HostSample): HostTime {
+export function timeOf(
+  { ranks, collective, bytes, candidate, samples }: HostSample,
+  cores: number,
+): HostTime {
   const sorted = [...samples].sort((a, b) => a - b);
   return {
     candidate: BY_NAME.get(candidate)!,
     call: { collective, ranks, bytes },
+    cores,
     microseconds: sorted[Math.floor((sorted.length - 1) / 4)]!,
   };
 }

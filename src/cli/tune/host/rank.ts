@@ -41,11 +41,20 @@ export interface HostSample {
 /** Calls of a sample at most: enough for the clock. */
 const MOST_CALLS = 4096;
 
+/** Times the length of a sample from which on the next one has fewer calls. */
+const TOO_LONG = 8;
+
 /** Rounds after which the least time of a candidate tells whether it is hopeless: one may have been disturbed. */
 const SURE_ROUNDS = 3;
 
-/** Calls before the first measurement: the compilers of JavaScript and the connections are done then. */
-const FIRST_CALLS = 3;
+/** Samples of full length that are not counted. */
+const WARM_LOOPS = 2;
+
+/**
+ * Milliseconds that all candidates are run before the first call of a collective is measured. The compilers of JavaScript
+ * work in threads of their own then, which take the cores from waiting ranks, and these begin to sleep and wake up late.
+ */
+const WARM_MS = 300;
 
 /** Runs the plan as a rank of `tutti run`; rank 0 hands out the samples. */
 export async function measureAsRank(plan: HostPlan, report: (sample: HostSample) => void): Promise<void> {
@@ -68,17 +77,14 @@ export async function measureAsRank(plan: HostPlan, report: (sample: HostSample)
     send.fill(1);
     for (const collective of plan.collectives) {
       const names = candidatesFor(collective).map(candidateName);
-      for (const bytes of plan.sizes) {
-        const samples = measureCall(
-          base,
-          plan,
-          names
-            .filter((name) => communicators.has(name))
-            .map((name) => ({
-              name,
-              operation: prepare(communicators.get(name)!, collective, bytes, send, recv),
-            })),
-        );
+      for (const [at, bytes] of plan.sizes.entries()) {
+        const contestants = names
+          .filter((name) => communicators.has(name))
+          .map((name) => ({
+            name,
+            operation: prepare(communicators.get(name)!, collective, bytes, send, recv),
+          }));
+        const samples = measureCall(base, plan, contestants, at === 0 ? WARM_MS : 0);
         if (base.rank !== 0) continue;
         for (const [candidate, times] of samples) {
           report({ ranks: base.size, collective, bytes, candidate, samples: times });
@@ -108,6 +114,7 @@ function measureCall(
   base: Communicator,
   plan: HostPlan,
   contestants: readonly Contestant[],
+  warmMs: number,
 ): Map<string, number[]> {
   const cell = Float64Array.of(0);
   /** The time of the slowest rank, which all ranks know then. */
@@ -122,27 +129,38 @@ function measureCall(
     for (let call = 0; call < calls; call++) operation.run();
     return agreed(((performance.now() - start) * 1e3) / calls);
   };
-  const callsFor = (microseconds: number): number =>
-    Math.max(1, Math.min(MOST_CALLS, Math.round((plan.sampleMs * 1e3) / microseconds)));
+  const runs = contestants.map((contestant) => ({ ...contestant, calls: 1, least: Infinity }));
+  type Run = (typeof runs)[number];
+  // A loop that proved too short is doubled, never set by an estimate: a rank that wakes late for the first call of a
+  // short loop makes all its calls look slow, and the loop would stay short for that.
+  const sampleOf = (run: Run): number => {
+    const microseconds = time(run.operation, run.calls);
+    run.least = Math.min(run.least, microseconds);
+    const parts = (run.calls * microseconds) / (plan.sampleMs * 1e3);
+    if (parts <= 0.5 && run.calls < MOST_CALLS) run.calls *= 2;
+    else if (parts > TOO_LONG && run.calls > 1) run.calls /= 2;
+    return microseconds;
+  };
+  for (const run of runs) {
+    let before: number;
+    do {
+      before = run.calls;
+      sampleOf(run);
+    } while (run.calls > before);
+  }
+  let warm = 0;
+  for (let loop = 0; loop < WARM_LOOPS || warm < warmMs; loop++) {
+    for (const run of runs) {
+      const { calls } = run;
+      if (calls > 1 || warm < warmMs) warm += (calls * sampleOf(run)) / 1e3;
+    }
+  }
   const samples = new Map<string, number[]>(contestants.map(({ name }) => [name, []]));
-  const estimates = new Map<string, number>();
-  for (const { name, operation } of contestants) {
-    time(operation, 1);
-    estimates.set(name, time(operation, FIRST_CALLS));
-  }
-  // Now in loops as long as those that count, so that the estimates are those of warm code.
-  for (const { name, operation } of contestants) {
-    estimates.set(name, time(operation, callsFor(estimates.get(name)!)));
-  }
   for (let round = 0; round < plan.rounds; round++) {
-    const best = Math.min(...estimates.values());
-    for (const { name, operation } of contestants) {
-      const estimate = estimates.get(name)!;
-      const own = samples.get(name)!;
-      if (round >= SURE_ROUNDS && estimate > plan.hopeless * best) continue;
-      const sample = time(operation, callsFor(estimate));
-      own.push(sample);
-      estimates.set(name, Math.min(estimate, sample));
+    const best = Math.min(...runs.map(({ least }) => least));
+    for (const run of runs) {
+      if (round >= SURE_ROUNDS && run.least > plan.hopeless * best) continue;
+      samples.get(run.name)!.push(sampleOf(run));
     }
   }
   for (const { operation } of contestants) operation.release();
