@@ -1,20 +1,19 @@
 /**
  * The answer of `tutti doctor`: reads, diagnoses, and looks up the lines that are shown.
  */
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
-import { createInterface } from 'node:readline';
 import { diagnose, type Verdict } from '../../doctor/diagnose.js';
 import type { Job } from '../../doctor/model/job.js';
 import type { Place } from '../../doctor/model/place.js';
-import { readJob } from '../../doctor/read/read-job.js';
+import { LineSplitter } from '../../doctor/read/line-splitter.js';
+import { readJob, type Source } from '../../doctor/read/read-job.js';
 import { jsonReport } from '../../doctor/report/json.js';
 import { numberLines } from '../../doctor/report/numbers.js';
 import { textReport } from '../../doctor/report/text.js';
+import { TuttiError } from '../../errors/tutti-error.js';
 import type { Style } from '../../topology/report/style.js';
 import { liveOutput } from './live.js';
 import type { DoctorOptions } from './options.js';
-import { filesOf, type NamedFile, sourceOf } from './sources.js';
+import { filesOf, type NamedFile, sourcesOf } from './sources.js';
 
 export interface DoctorOutput {
   readonly lines: readonly string[];
@@ -24,10 +23,24 @@ export interface DoctorOutput {
 /** Characters that are shown of a line. */
 const MAX_LINE_SHOWN = 600;
 
-/** The standard input cannot be read twice: its beginning is kept to show lines of it. */
+/** Pipes cannot be read twice: their beginning is kept to show lines of it. */
 const MAX_KEPT_INPUT = 32 * 1024 * 1024;
 
-async function* kept(text: AsyncIterable<string> | Iterable<string>, into: string[]): AsyncGenerator<string> {
+/** Beyond this, files are not read a second time to show their lines. */
+const MAX_SHOWN_FILE = 64 * 1024 * 1024;
+
+/** Sources of which a copy is kept. */
+async function* kept(sources: AsyncIterable<Source>, copies: Map<string, string[]>): AsyncGenerator<Source> {
+  for await (const { name, text } of sources) yield { name, text: copied(text, copies, name) };
+}
+
+async function* copied(
+  text: Source['text'],
+  copies: Map<string, string[]>,
+  name: string,
+): AsyncGenerator<string> {
+  const into: string[] = [];
+  copies.set(name, into);
   let length = 0;
   for await (const piece of text) {
     if (length < MAX_KEPT_INPUT) into.push(piece);
@@ -36,8 +49,12 @@ async function* kept(text: AsyncIterable<string> | Iterable<string>, into: strin
   }
 }
 
-/** Larger files are not read a second time to show their lines. */
-const MAX_SHOWN_FILE = 64 * 1024 * 1024;
+async function* inTurn(files: readonly NamedFile[], copies: Map<string, string[]>): AsyncGenerator<Source> {
+  for (const file of files) {
+    const sources = sourcesOf([file]);
+    yield* file.isStream ? kept(sources, copies) : sources;
+  }
+}
 
 export async function doctorOutput(
   options: DoctorOptions,
@@ -46,19 +63,14 @@ export async function doctorOutput(
   isWhole = true,
 ): Promise<DoctorOutput> {
   if (options.live) return liveOutput(options.paths, options.json, style);
-  const files = await filesOf(options.paths);
   let isFailing = false;
   const fail = (text: string): void => {
     isFailing = true;
     note(text);
   };
-  const input: string[] = [];
-  const job = await readJob(
-    files.map((file) => {
-      const source = sourceOf(file, fail);
-      return file.path === '-' ? { ...source, text: kept(source.text, input) } : source;
-    }),
-  );
+  const files = await filesOf(options.paths, fail);
+  const copies = new Map<string, string[]>();
+  const job = await readJob(inTurn(files, copies));
   const verdicts = diagnose(job);
   const verdict =
     verdicts.length > 0 ? 'findings' : !isFailing && isReadable(job, files) ? 'healthy' : 'unreadable';
@@ -71,7 +83,7 @@ export async function doctorOutput(
     note('nothing that the doctor knows is in the input; see tutti doctor --help for the kinds of files');
     return { lines: [], verdict };
   }
-  const texts = await lineTexts(files, verdicts, input.join(''));
+  const texts = await lineTexts(files, verdicts, copies);
   const textOf = ({ file, line }: Place) => texts.get(`${file}\0${line}`);
   const numbers = options.numbers ? numberLines(job, style) : [];
   return { lines: [...textReport(job, verdicts, style, textOf, isWhole), ...numbers], verdict };
@@ -95,38 +107,50 @@ function isReadable(job: Job, files: readonly NamedFile[]): boolean {
   );
 }
 
-/** The lines that verdicts cite, from files of ordinary size. */
+/** The lines that verdicts cite. */
 async function lineTexts(
   files: readonly NamedFile[],
   verdicts: readonly Verdict[],
-  input: string,
+  copies: ReadonlyMap<string, readonly string[]>,
 ): Promise<Map<string, string>> {
   const wanted = new Map<string, Set<number>>();
   for (const { evidence } of verdicts) {
     for (const { file, line } of evidence) wanted.set(file, (wanted.get(file) ?? new Set()).add(line));
   }
   const texts = new Map<string, string>();
-  for (const { name, path } of files) {
+  const take = async ({ name, text }: Source): Promise<void> => {
     const lines = wanted.get(name);
-    if (lines !== undefined && path === '-') {
-      const all = input.split('\n');
-      for (const line of lines) {
-        const text = all[line - 1];
-        if (text !== undefined)
-          texts.set(`${name}\0${line}`, text.replace(/\r$/, '').slice(0, MAX_LINE_SHOWN));
-      }
-      continue;
-    }
-    if (lines === undefined || (await stat(path)).size > MAX_SHOWN_FILE) continue;
-    const last = Math.max(...lines);
-    let number = 0;
-    const stream = createReadStream(path, { encoding: 'utf8' });
-    for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
-      number++;
-      if (lines.has(number)) texts.set(`${name}\0${number}`, line.slice(0, MAX_LINE_SHOWN));
-      if (number >= last) break;
-    }
-    stream.destroy();
-  }
+    if (lines === undefined) return;
+    for (const [line, found] of await linesOf(text, lines)) texts.set(`${name}\0${line}`, found);
+  };
+  for (const [name, text] of copies) await take({ name, text });
+  const again = files.filter(
+    ({ name, isStream }) =>
+      !isStream && [...wanted.keys()].some((one) => one === name || one.startsWith(`${name}/`)),
+  );
+  for await (const source of sourcesOf(again)) await take(source);
   return texts;
+}
+
+async function linesOf(text: Source['text'], wanted: ReadonlySet<number>): Promise<Map<number, string>> {
+  const found = new Map<number, string>();
+  const last = Math.max(...wanted);
+  let number = 0;
+  const splitter = new LineSplitter((line) => {
+    number++;
+    if (wanted.has(number)) found.set(number, line.slice(0, MAX_LINE_SHOWN));
+  });
+  let length = 0;
+  try {
+    for await (const piece of text) {
+      splitter.push(piece);
+      length += piece.length;
+      if (number >= last || length > MAX_SHOWN_FILE) break;
+    }
+  } catch (error) {
+    // What cannot be read has been told when it was read first.
+    if (!TuttiError.is(error)) throw error;
+  }
+  splitter.end();
+  return found;
 }

@@ -1,7 +1,7 @@
 /**
  * Collects, anonymises and writes.
  */
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { Anonymiser } from '../../doctor/anonymise.js';
 import { diagnose } from '../../doctor/diagnose.js';
@@ -10,13 +10,13 @@ import { allHosts } from '../../doctor/read/hosts.js';
 import { readJob } from '../../doctor/read/read-job.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { liveFacts } from '../doctor/live.js';
-import { filesOf } from '../doctor/sources.js';
+import { filesOf, sourcesOf } from '../doctor/sources.js';
 import { packageVersion } from '../version.js';
 import type { ReportOptions } from './options.js';
 import { type TarEntry, tarArchive } from './tar.js';
 
-/** Bytes of all files together: an archive is to be sent by mail or attached to an issue. */
-const MAX_BYTES = 256 * 1024 * 1024;
+/** Characters of all files together: an archive is to be sent by mail or attached to an issue. */
+const MAX_LENGTH = 256 * 1024 * 1024;
 
 /** Writes the archive. Resolves with lines that say what is in it and what was replaced. */
 export async function writeReport(
@@ -60,18 +60,26 @@ export async function writeReport(
 
 async function textsOf(paths: readonly string[]): Promise<TarEntry[]> {
   const found: TarEntry[] = [];
-  let bytes = 0;
-  for (const { name, path } of await filesOf(paths)) {
-    const data = await readFile(path === '-' ? '/dev/stdin' : path);
-    bytes += data.length;
-    if (bytes > MAX_BYTES) {
-      throw new TuttiError(
-        'invalidArgument',
-        `the files have more than ${MAX_BYTES >> 20} MiB together; give fewer, or cut logs to their beginning and end`,
-      );
+  const files = await filesOf(paths, (text) => {
+    throw new TuttiError('systemError', text);
+  });
+  let length = 0;
+  for await (const { name, text } of sourcesOf(files)) {
+    const pieces: string[] = [];
+    for await (const piece of text) {
+      pieces.push(piece);
+      length += piece.length;
+      if (length > MAX_LENGTH) {
+        throw new TuttiError(
+          'invalidArgument',
+          `the files have more than ${MAX_LENGTH >> 20} MiB together; give fewer, or cut logs to their beginning and end`,
+        );
+      }
     }
+    const whole = pieces.join('');
     // What is no text cannot be anonymised.
-    if (!data.subarray(0, 4096).includes(0)) found.push({ name, text: data.toString('utf8') });
+    if (!whole.slice(0, 4096).includes('\0'))
+      found.push({ name: name.replace(/\.(?:gz|zst)$/, ''), text: whole });
   }
   return found;
 }

@@ -5,6 +5,7 @@
  * Text is streamed; only documents (JSON, XML) are held as a whole, up to a limit. Nothing is ever executed, and text
  * of any form is read in time proportional to its length.
  */
+import { TuttiError } from '../../errors/tutti-error.js';
 import { emptyJob, type FileRecord, type Job } from '../model/job.js';
 import type { Stated } from '../model/place.js';
 import type { NcclProcess } from '../model/process.js';
@@ -35,7 +36,10 @@ import {
   socketSummaryReader,
 } from './tools/system.js';
 
-/** A file: its name, and its text in pieces of any size. */
+/**
+ * A file: its name, and its text in pieces of any size. A text that breaks off with a `TuttiError` is read up to there,
+ * and the message is told as a problem of the file.
+ */
 export interface Source {
   readonly name: string;
   readonly text: AsyncIterable<string> | Iterable<string>;
@@ -50,8 +54,13 @@ export async function readJob(sources: Iterable<Source> | AsyncIterable<Source>)
   const processes = new ProcessTable(job);
   for await (const source of sources) {
     const reader = new FileReader(source.name, job, processes);
-    for await (const chunk of source.text) {
-      if (!reader.push(chunk)) break;
+    try {
+      for await (const chunk of source.text) {
+        if (!reader.push(chunk)) break;
+      }
+    } catch (error) {
+      if (!TuttiError.is(error)) throw error;
+      reader.fail(error.message);
     }
     reader.end();
   }
@@ -168,7 +177,7 @@ class FileReader {
       return false;
     }
     if (this.#mode === 'lines') {
-      this.#splitter.push(chunk);
+      this.#splitter.push(withoutHoles(chunk));
       return true;
     }
     this.#length += chunk.length;
@@ -182,11 +191,16 @@ class FileReader {
     return true;
   }
 
+  /** The text cannot be read any further. */
+  fail(reason: string): void {
+    this.#record.problems.push(reason);
+  }
+
   end(): void {
     if (this.#mode === 'unknown') {
       this.#mode = modeOf(`${this.#opening}\n`, true) ?? 'lines';
       if (this.#mode === 'refused') this.#refuse(this.#opening);
-      else if (this.#mode === 'lines') this.#splitter.push(this.#opening);
+      else if (this.#mode === 'lines') this.#splitter.push(withoutHoles(this.#opening));
       else this.#document.push(this.#opening);
     }
     if (this.#mode === 'lines') {
@@ -281,13 +295,22 @@ class FileReader {
   }
 }
 
+/**
+ * What binary data have beside zeros and text does not. Zeros alone are holes: logs that are cut while they are written
+ * begin with them, and file systems leave them behind when a machine crashes.
+ */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are looked for
+const BINARY = /[\u0001-\u0006\u000e-\u001a\u001c-\u001f\ufffd]/;
+
 /** Characters after blanks that tell how a text is to be read. */
 const HEAD = 64;
 
 /** How a text is to be read, by its first characters; undefined as long as they do not tell. */
 function modeOf(opening: string, isEnd: boolean): 'lines' | 'json' | 'xml' | 'refused' | undefined {
   const head = opening.slice(0, 4096);
-  if (PICKLE.test(head) || head.includes('\0')) return 'refused';
+  const hasHoles = head.includes('\0');
+  if (PICKLE.test(head) || (hasHoles && BINARY.test(head))) return 'refused';
+  if (hasHoles) return isEnd || withoutHoles(opening).length >= HEAD ? 'lines' : undefined;
   const start = head.replace(/^\ufeff?\s*/, '');
   // A piece may end anywhere: the same text is read the same way however it comes.
   if (start.length < (isEnd ? 2 : HEAD)) return undefined;
@@ -297,6 +320,8 @@ function modeOf(opening: string, isEnd: boolean): 'lines' | 'json' | 'xml' | 're
   if (/^\[\s*(?:\{|\[\s*[[{"]|$)/.test(start)) return 'json';
   return 'lines';
 }
+
+const withoutHoles = (text: string): string => (text.includes('\0') ? text.replace(/\0+/g, '') : text);
 
 function countLines(text: string): number {
   let count = text === '' || text.endsWith('\n') ? 0 : 1;

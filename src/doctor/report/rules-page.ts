@@ -29,7 +29,8 @@ The more, the surer: a log of one rank already helps, logs of all ranks let it c
   \`show_gids\`, \`ibstatus\` or \`ibstat\`, \`ethtool -S\`, \`ip addr\`, \`ss -s\`, \`sysctl\`, \`ulimit -a\`, \`df\`, \`lsmod\`, \`dmesg\`.
 
 The kind of a file is recognised by its content, line by line; one file may hold several. Names of files matter only
-where nothing else tells whose output it is.
+where nothing else tells whose output it is. Files packed with gzip (and with zstd, where Node is 22.15 or newer) are
+unpacked while they are read, archives (tar) are read like folders, and text may be UTF-8 or UTF-16.
 
 ## What it answers
 

@@ -65,7 +65,7 @@ function notUnderstood(job: Job): string | undefined {
       ? []
       : [last === undefined && lines === 0 ? `${name} (empty)` : name],
   );
-  return names.length === 0 ? undefined : `not understood: ${listed(names, 12)}`;
+  return names.length === 0 ? undefined : `not understood: ${listed(names, 6)}`;
 }
 
 function problemLines(job: Job, style: Style): string[] {
