@@ -90,7 +90,7 @@ describe('tutti tune --fit', () => {
   it('takes the lower quartile of the rounds', () => {
     const samples = [9, 1, 5, 3, 7];
     const sample = { ranks: 2, collective: 'allReduce', bytes: 8, candidate: 'Ring LL', samples } as const;
-    expect(timeOf(sample)).toMatchObject({
+    expect(timeOf(sample, 2)).toMatchObject({
       microseconds: 3,
       candidate: { algorithm: 'Ring', protocol: 'LL' },
     });
