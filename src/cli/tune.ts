@@ -5,6 +5,7 @@ import { TuttiError } from '../errors/tutti-error.js';
 import { print } from './print.js';
 import { sentence } from './printable.js';
 import type { FitOptions, HostOptions } from './tune/host/options.js';
+import type { TuneOptions } from './tune/options.js';
 
 /** Something could not be read, decided or written. */
 const EXIT_FAILURE = 1;
@@ -60,6 +61,11 @@ export async function tuneCommand(argv: readonly string[]): Promise<number> {
     const code = await print(lines.map((line) => `${line}\n`).join(''));
     return code === 0 && !isProved ? EXIT_FAILURE : code;
   }
+  return options.tuner === undefined ? answer(options, say) : answerWithTuner(options, say);
+}
+
+/** Prints what is asked; resolves with the exit code. */
+async function answer(options: TuneOptions, say: (text: string) => void): Promise<number> {
   const { tuningOutput } = await import('./tune/output.js');
   const { WrongUse } = await import('./topo/machine-options.js');
   const { terminalStyle } = await import('./topo/terminal.js');
@@ -73,4 +79,19 @@ export async function tuneCommand(argv: readonly string[]): Promise<number> {
     say(error.message);
     return error instanceof WrongUse ? EXIT_USAGE : EXIT_FAILURE;
   }
+}
+
+/** The same with foreign code in the process, which neither keeps it alive nor ends it with a stack. */
+async function answerWithTuner(options: TuneOptions, say: (text: string) => void): Promise<number> {
+  const failures = new Set<string>();
+  process.on('unhandledRejection', (reason) => {
+    failures.add((reason instanceof Error ? reason.message : String(reason)).split('\n')[0]!);
+  });
+  const code = await answer(options, say);
+  // Node tells of such promises when everything else has had its turn.
+  await new Promise(setImmediate);
+  for (const text of failures)
+    say(`tuner ${options.tuner}: a promise that it has left alone failed: ${text}`);
+  // Its timers are nobody's business any more.
+  process.exit(code === 0 && failures.size > 0 && !options.ignoreBrokenTuner ? EXIT_FAILURE : code);
 }

@@ -9,13 +9,13 @@ import { type Environment, MAX_CHANNELS } from './settings.js';
 import { PATH_TYPE_NAMES, PathType } from './system/path-type.js';
 
 /** What is wrong with a text that is not empty, and what would be right; undefined if it is read as it says. */
-type Reading = (text: string) => string | undefined;
+export type Reading = (text: string) => string | undefined;
 
 const NUMBER = /^\s*[+-]?(?:0x[0-9a-f]+|0|[1-9]\d*)$/i;
 const OCTAL = /^\s*[+-]?0[0-7]+$/;
 
 /** Any number of 64 bits. */
-const number: Reading = (text) => {
+export const number: Reading = (text) => {
   const value = cInteger(text);
   if (BigInt.asIntN(64, value) !== value) return 'is beyond 64 bits; NCCL takes its default';
   if (OCTAL.test(text)) return `is octal to NCCL, ${value}; without the leading 0 it is decimal`;

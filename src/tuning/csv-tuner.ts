@@ -4,11 +4,12 @@
  *     collective,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]
  *
  * -1 stands for any; '#' begins a comment. The first rule that fits a call makes its candidate free (cost 0) and, unless
- * -1, sets the channels. A candidate that is not available stays so, with a line of log. Reading the file
+ * -1, sets the channels. A candidate that is not available stays so, with a warning. Reading the file
  * (NCCL_TUNER_CONFIG_FILE, or nccl_tuner.conf in the working directory) is for the caller.
  */
 import { TuttiError } from '../errors/tutti-error.js';
 import type { LogSink } from '../topology/log.js';
+import { countText } from '../topology/report/quantities.js';
 import { MAX_CHANNELS } from '../topology/settings.js';
 import {
   cellOf,
@@ -94,11 +95,18 @@ function parseRule(content: string, line: number, where: string): TunerRule {
   if (registered !== undefined && registered > 1) {
     throw new TuttiError('invalidUsage', `${where}: regBuff ${registered}; use 0, 1, or -1 for any`);
   }
+  const [minBytes, maxBytes] = [number('minBytes'), number('maxBytes')];
+  if (minBytes !== undefined && maxBytes !== undefined && minBytes > maxBytes) {
+    throw new TuttiError(
+      'invalidUsage',
+      `${where}: minBytes ${minBytes} is above maxBytes ${maxBytes}, so no size fits; swap them`,
+    );
+  }
   return {
     line,
     function: name('collective', NCCL_FUNCTIONS),
-    minBytes: number('minBytes'),
-    maxBytes: number('maxBytes'),
+    minBytes,
+    maxBytes,
     algorithm: name('algorithm', NCCL_ALGORITHMS),
     protocol: name('protocol', NCCL_PROTOCOLS),
     channels,
@@ -134,7 +142,7 @@ function parseNumber(where: string, field: Field, text: string | undefined): num
 
 /** A tuner that follows rules. */
 export function ruleTuner(rules: readonly TunerRule[], name = 'rules'): TunerPlugin {
-  return { name, init: (communicator, _constants, log) => new RuleTuner(rules, communicator, log) };
+  return { name, init: (communicator, _constants, log) => new RuleTuner(name, rules, communicator, log) };
 }
 
 class RuleTuner implements Tuner {
@@ -142,10 +150,23 @@ class RuleTuner implements Tuner {
   /** Those for this communicator, in the order of the file. */
   readonly #rules: readonly TunerRule[];
   readonly #log: LogSink;
+  /** Rules of which it was said that they cannot be followed. */
+  readonly #useless = new Set<TunerRule>();
 
-  constructor(rules: readonly TunerRule[], { nRanks, nNodes }: TunerCommunicator, log: LogSink) {
+  constructor(
+    name: string,
+    rules: readonly TunerRule[],
+    { nRanks, nNodes }: TunerCommunicator,
+    log: LogSink,
+  ) {
     this.#rules = rules.filter((rule) => fits(rule.nRanks, nRanks) && fits(rule.nNodes, nNodes));
     this.#log = log;
+    if (this.#rules.length > 0) return;
+    const why =
+      rules.length === 0
+        ? 'has no rules'
+        : `has no rule for ${countText(nRanks, 'rank')} on ${countText(nNodes, 'node')}`;
+    log('WARN', 'TUNING', `Tuner ${name} ${why}, so it changes nothing`);
   }
 
   getCollInfo(call: TunerCall, costs: CostTable): number {
@@ -153,12 +174,15 @@ class RuleTuner implements Tuner {
     if (rule === undefined) return 0;
     const cell = cellOf(rule.algorithm, rule.protocol);
     if (costs[cell]! < 0) {
-      this.#log(
-        'INFO',
-        'TUNING',
-        `Tuner rule of line ${rule.line} is not used: ${rule.algorithm} with ${rule.protocol} cannot run ` +
-          `${call.function} of ${call.bytes} bytes here`,
-      );
+      if (!this.#useless.has(rule)) {
+        this.#useless.add(rule);
+        this.#log(
+          'WARN',
+          'TUNING',
+          `Tuner rule of line ${rule.line} is not used: ${rule.algorithm} with ${rule.protocol} cannot run ` +
+            `${call.function} of ${call.bytes} bytes here`,
+        );
+      }
       return 0;
     }
     costs[cell] = 0;

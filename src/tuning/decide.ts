@@ -4,6 +4,7 @@
  * Deterministic, from facts that all ranks share, so all ranks decide alike. (NCCL 2.30.7, enqueue.cc.)
  */
 import { TuttiError } from '../errors/tutti-error.js';
+import { functionsOf } from './algorithms.js';
 import { MAX_F32 } from './arithmetic.js';
 import { checkCall, type TuningCall } from './call.js';
 import { channelBound } from './channel-bound.js';
@@ -11,7 +12,18 @@ import { candidatesOf } from './cost-table.js';
 import { efficientNvls, nvlsWarps } from './efficiency.js';
 import type { Exclusion } from './exclusion.js';
 import type { TuningTables } from './model.js';
-import { algorithmOf, type NcclAlgorithm, type NcclProtocol, protocolOf } from './names.js';
+import {
+  AlgorithmId,
+  algorithmOf,
+  FunctionId,
+  NCCL_ALGORITHMS,
+  type NcclAlgorithm,
+  type NcclFunction,
+  type NcclProtocol,
+  ProtocolId,
+  protocolOf,
+} from './names.js';
+import { Choice } from './selection-list.js';
 import { askTuner, type CostTable } from './tuner.js';
 
 /** What a tuner did to a decision. */
@@ -150,25 +162,62 @@ function afterTuner(
 const changed = ({ modelCosts, channels }: TunerEffect, costs: CostTable): boolean =>
   channels !== 0 || costs.some((cost, cell) => !Object.is(cost, modelCosts[cell]));
 
-function noCandidate(
-  { input: { settings } }: TuningTables,
-  { function: fn, type }: TuningCall,
-  excluded: readonly Exclusion[],
-): TuttiError {
-  const { algo, proto } = settings;
-  let text = `No algorithm/protocol available for function ${fn} with datatype ${type}.`;
+function noCandidate(tables: TuningTables, call: TuningCall, excluded: readonly Exclusion[]): TuttiError {
+  const { function: fn, type } = call;
+  const { algo, proto } = tables.input.settings;
+  // Whoever asked about floats should not wonder where the bytes come from.
+  const moved = MOVED_AS_BYTES.includes(fn) ? ' (as bytes)' : '';
+  let text = `No algorithm/protocol available for function ${fn} with datatype ${type}${moved}.`;
   if (algo !== undefined) text += ` NCCL_ALGO was set to ${algo}.`;
   if (proto !== undefined) text += ` NCCL_PROTO was set to ${proto}.`;
-  const near = nearest(excluded);
-  if (near !== undefined) text += ` Nearest: ${near.algorithm} with ${near.protocol}, but ${near.reason}.`;
+  const near = nearest(tables, fn, excluded);
+  const unable = NCCL_ALGORITHMS.filter(
+    (name) => listsAllow(tables, fn, name) && !functionsOf(name).includes(fn),
+  );
+  if (near !== undefined && (unable.length === 0 || listsAllow(tables, fn, near.algorithm))) {
+    text += ` Nearest: ${near.algorithm} with ${near.protocol}, but ${near.reason}.`;
+  } else if (unable.length > 0) {
+    text += ` ${unable.join(', ')} ${unable.length === 1 ? 'does' : 'do'} not do ${fn}.`;
+  }
   return new TuttiError(algo === undefined && proto === undefined ? 'internalError' : 'invalidUsage', text);
 }
 
-/** The excluded candidate that fewest rules are against: the one to make available. */
-function nearest(excluded: readonly Exclusion[]): Exclusion | undefined {
+/** Functions that only move data: NCCL decides them as bytes. */
+const MOVED_AS_BYTES: readonly NcclFunction[] = ['AllGather', 'Broadcast'];
+
+/** Whether NCCL_ALGO and NCCL_PROTO leave a candidate; without a protocol: an algorithm. */
+function listsAllow(
+  { lists }: TuningTables,
+  fn: NcclFunction,
+  algorithm: NcclAlgorithm,
+  protocol?: NcclProtocol,
+): boolean {
+  const number = FunctionId[fn];
+  return (
+    lists.algorithms[number]![AlgorithmId[algorithm]] !== Choice.OFF &&
+    (protocol === undefined || lists.protocols[number]![ProtocolId[protocol]] !== Choice.OFF)
+  );
+}
+
+/**
+ * The excluded candidate that could most easily be made available: one that a tuner withdrew, then one that the user's
+ * lists leave, then the one that fewest rules are against.
+ */
+function nearest(
+  tables: TuningTables,
+  fn: NcclFunction,
+  excluded: readonly Exclusion[],
+): Exclusion | undefined {
   const key = ({ algorithm, protocol }: Exclusion) => `${algorithm}/${protocol}`;
   const counts = new Map<string, number>();
   for (const one of excluded) counts.set(key(one), (counts.get(key(one)) ?? 0) + 1);
+  const far = (one: Exclusion) => {
+    if (one.rule === 'tuner') return 0;
+    const left =
+      Number(!listsAllow(tables, fn, one.algorithm)) +
+      Number(!listsAllow(tables, fn, one.algorithm, one.protocol));
+    return left * excluded.length + counts.get(key(one))!;
+  };
   const possible = excluded.filter(({ rule }) => rule !== 'function' && rule !== 'protocol');
-  return possible.sort((a, b) => counts.get(key(a))! - counts.get(key(b))!)[0];
+  return possible.sort((a, b) => far(a) - far(b))[0];
 }

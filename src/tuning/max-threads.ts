@@ -11,13 +11,17 @@ import type { TuningSettings } from './settings.js';
 /** Threads of a warp: blocks have whole ones. */
 export const WARP = 32;
 
+/** Threads that a user may ask for. */
+export interface ThreadBounds {
+  readonly least: number;
+  readonly most: number;
+}
+
 /** Bounds of NCCL_NTHREADS, for LL and Simple. */
-const MIN_THREADS = 64;
-const MAX_THREADS = 512;
+export const THREADS: ThreadBounds = { least: 64, most: 512 };
 
 /** Bounds of NCCL_LL128_NTHREADS. */
-const MIN_LL128_THREADS = 160;
-const MAX_LL128_THREADS = 640;
+export const LL128_THREADS: ThreadBounds = { least: 160, most: 640 };
 
 /** Threads of the algorithms that do most of their work in the network or the switch. */
 const OFFLOADED_THREADS = 640;
@@ -36,19 +40,17 @@ export function maxThreads(
 ): Int32Array {
   const table = new Int32Array(CELLS);
   const slowRing = f32(ring.bwIntra * ring.nChannels) <= PCI_BANDWIDTH;
-  const threads = (fallback: number) =>
-    threadsOf('NCCL_NTHREADS', settings.nThreads, MIN_THREADS, MAX_THREADS, fallback, log);
-  table[cellOf('Ring', 'Simple')] = threads(slowRing ? PCI_RING_THREADS : MAX_THREADS);
-  table[cellOf('Tree', 'Simple')] = threads(MAX_THREADS);
-  const ll = threads(MAX_THREADS);
+  const threads = (fallback: number) => threadsOf('NCCL_NTHREADS', settings.nThreads, THREADS, fallback, log);
+  table[cellOf('Ring', 'Simple')] = threads(slowRing ? PCI_RING_THREADS : THREADS.most);
+  table[cellOf('Tree', 'Simple')] = threads(THREADS.most);
+  const ll = threads(THREADS.most);
   table[cellOf('Ring', 'LL')] = ll;
   table[cellOf('Tree', 'LL')] = ll;
   const ll128 = threadsOf(
     'NCCL_LL128_NTHREADS',
     settings.ll128Threads,
-    MIN_LL128_THREADS,
-    MAX_LL128_THREADS,
-    MAX_LL128_THREADS,
+    LL128_THREADS,
+    LL128_THREADS.most,
     log,
   );
   table[cellOf('Ring', 'LL128')] = ll128;
@@ -61,15 +63,14 @@ export function maxThreads(
 function threadsOf(
   name: string,
   asked: number | undefined,
-  min: number,
-  max: number,
+  { least, most }: ThreadBounds,
   fallback: number,
   log: LogSink,
 ): number {
   if (asked === undefined || asked <= 0) return fallback;
-  const used = asked % WARP !== 0 ? max : Math.min(Math.max(asked, min), max);
+  const used = asked % WARP !== 0 ? most : Math.min(Math.max(asked, least), most);
   if (used !== asked) {
-    const why = asked % WARP !== 0 ? `must be a multiple of ${WARP}` : `must be ${min} to ${max}`;
+    const why = asked % WARP !== 0 ? `must be a multiple of ${WARP}` : `must be ${least} to ${most}`;
     log('INFO', 'GRAPH', `${name} ${asked} ${why}, using ${used}`);
   }
   return used;

@@ -21,6 +21,9 @@ const VARIABLE_CELLS = [
   cellOf('Ring', 'Simple'),
 ];
 
+/** Numbers that NCCL_THREAD_THRESHOLDS may have. */
+export const THRESHOLD_COUNT = VARIABLE_CELLS.length;
+
 /**
  * Table of CELLS, bytes.
  *

@@ -9,7 +9,7 @@ import { TuttiError } from '../errors/tutti-error.js';
 import type { LogSink } from '../topology/log.js';
 import { MAX_CHANNELS } from '../topology/settings.js';
 import type { TuningConstants } from './constants.js';
-import type { NcclAlgorithm, NcclFunction, NcclProtocol } from './names.js';
+import { CELLS, type NcclAlgorithm, type NcclFunction, type NcclProtocol } from './names.js';
 
 /** Cost of a candidate that is not available. */
 export const IGNORE = -1;
@@ -97,8 +97,9 @@ export function bindTuner(
   constants: TuningConstants,
   log: LogSink,
 ): BoundTuner {
+  const standard = structuredClone(constants);
   const tuner = guarded(plugin.name, 'init', () => plugin.init(communicator, constants, log));
-  checkConstants(plugin.name, constants);
+  checkConstants(plugin.name, constants, standard);
   return { name: plugin.name, tuner };
 }
 
@@ -106,14 +107,20 @@ export function bindTuner(
  * Lets a tuner rewrite the costs of a call.
  *
  * @returns channels that replace NCCL's number, 0 for none
- * @throws TuttiError what the tuner throws, or invalidUsage for channels that cannot be
+ * @throws TuttiError what the tuner throws, or invalidUsage for channels that cannot be and a table that is gone
  */
 export function askTuner({ name, tuner }: BoundTuner, call: TunerCall, costs: CostTable): number {
-  const channels = guarded(name, 'getCollInfo', () => tuner.getCollInfo(call, costs)) ?? 0;
+  const channels = answerOf(name, 'getCollInfo', () => tuner.getCollInfo(call, costs)) ?? 0;
+  if (costs.length !== CELLS) {
+    throw new TuttiError(
+      'invalidUsage',
+      `tuner ${name} took the table of costs away; write its ${CELLS} cells where they are`,
+    );
+  }
   if (Number.isInteger(channels) && channels >= 0 && channels <= MAX_CHANNELS) return channels;
   throw new TuttiError(
     'invalidUsage',
-    `tuner ${name} asked for ${channels} channels; return 0 to keep NCCL's number, or 1 to ${MAX_CHANNELS}`,
+    `tuner ${name} asked for ${shown(channels)} channels; return 0 to keep NCCL's number, or 1 to ${MAX_CHANNELS}`,
   );
 }
 
@@ -138,11 +145,11 @@ export function tunedChunkSize(
   let chunk = call.chunkSize;
   if (bound?.tuner.getChunkSize !== undefined) {
     const { name, tuner } = bound;
-    const asked = guarded(name, 'getChunkSize', () => tuner.getChunkSize!(call));
-    if (!(asked >= grain)) {
+    const asked = answerOf(name, 'getChunkSize', () => tuner.getChunkSize!(call));
+    if (typeof asked !== 'number' || !(asked >= grain)) {
       throw new TuttiError(
         'invalidUsage',
-        `tuner ${name} asked for chunks of ${asked} bytes; ${call.protocol} moves ${grain} at least`,
+        `tuner ${name} asked for chunks of ${shown(asked)} bytes; ${call.protocol} moves ${grain} at least`,
       );
     }
     if (asked > ceiling) {
@@ -168,16 +175,49 @@ function guarded<T>(name: string, method: string, call: () => T): T {
   }
 }
 
-function checkConstants(name: string, constants: TuningConstants): void {
-  const visit = (value: unknown, path: string): void => {
-    if (typeof value === 'object' && value !== null) {
-      for (const [key, inner] of Object.entries(value)) visit(inner, path === '' ? key : `${path}.${key}`);
-    } else if (typeof value !== 'number' || !Number.isFinite(value)) {
-      throw new TuttiError(
-        'invalidUsage',
-        `tuner ${name} set the constant ${path} to ${String(value)}; constants are finite numbers`,
-      );
-    }
-  };
-  visit(constants, '');
+/** What a method answers at once: a call cannot wait for a promise. */
+function answerOf<T>(name: string, method: string, call: () => T): T {
+  const answer: unknown = guarded(name, method, call);
+  refusePromise(name, method, answer);
+  return answer as T;
+}
+
+/** @throws TuttiError invalidUsage for a promise; what becomes of it is of no interest then */
+export function refusePromise(name: string, method: string, answer: unknown): void {
+  const then = typeof answer === 'object' && answer !== null && (answer as PromiseLike<unknown>).then;
+  if (typeof then !== 'function') return;
+  then.call(
+    answer,
+    () => {},
+    () => {},
+  );
+  throw new TuttiError(
+    'invalidUsage',
+    `tuner ${name} answers ${method} with a promise, and nothing waits for it; make ${method} no async function`,
+  );
+}
+
+/** A value in a message: texts in quotes, so that '16' and 16 are told apart. */
+const shown = (value: unknown): string => (typeof value === 'string' ? JSON.stringify(value) : String(value));
+
+/** Constants keep their places, and each is a finite number. */
+function checkConstants(name: string, constants: unknown, standard: unknown, path = ''): void {
+  if (typeof standard !== 'object' || standard === null) {
+    if (typeof constants === 'number' && Number.isFinite(constants)) return;
+    throw new TuttiError(
+      'invalidUsage',
+      `tuner ${name} set the constant ${path} to ${shown(constants)}; constants are finite numbers`,
+    );
+  }
+  const inner: unknown = constants;
+  if (typeof inner !== 'object' || inner === null) {
+    throw new TuttiError(
+      'invalidUsage',
+      `tuner ${name} put ${shown(inner)} in the place of the constants ${path}; change the numbers in them`,
+    );
+  }
+  for (const [key, value] of Object.entries(standard)) {
+    const at = path === '' ? key : `${path}.${key}`;
+    checkConstants(name, (inner as Readonly<Record<string, unknown>>)[key], value, at);
+  }
 }

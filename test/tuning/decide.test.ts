@@ -164,12 +164,14 @@ describe('choice', () => {
     );
     expect(tree.code).toBe('invalidUsage');
     expect(tree.message).toMatch(
-      /^No algorithm\/protocol available for function Broadcast with datatype int8. NCCL_ALGO was set to Tree\./,
+      /^No algorithm\/protocol available for function Broadcast with datatype int8 \(as bytes\)\. NCCL_ALGO was set to Tree\. Tree does not do Broadcast\.$/,
     );
     expect(tree.message).not.toContain('NCCL_PROTO');
     const both = { NCCL_ALGO: 'NVLS', NCCL_PROTO: 'LL' };
     const none = errorOf(() => decide(tablesOf(plainInput({ env: both })), call('AllReduce', 8)));
     expect(none.message).toContain('NCCL_ALGO was set to NVLS. NCCL_PROTO was set to LL.');
+    // What is told is what is in the way of the algorithm that was asked for.
+    expect(none.message).toContain('Nearest: NVLS with Simple, but NCCL_PROTO=LL leaves out Simple');
     const empty = plainInput({ graphs: { ring: graph(0, 0, 0) } });
     const broken = errorOf(() => decide(tablesOf(empty), call('Reduce', 8)));
     expect(broken.code).toBe('internalError');

@@ -117,6 +117,53 @@ describe('a tuner', () => {
     });
   });
 
+  it.each([
+    ['gone', (constants: object) => Reflect.deleteProperty(constants, 'baseLatencies'), 'put undefined'],
+    ['other things', (constants: object) => Object.assign(constants, { llMaxBws: 7 }), 'put 7 in the place'],
+    ['no numbers', (constants: object) => Object.assign(constants, { llMaxBws: { Volta: ['1'] } }), '"1"'],
+  ])('whose constants are %s is refused by name', (_, spoil, message) => {
+    const spoils = plugin({}, (_communicator, constants) => {
+      spoil(constants);
+      return { getCollInfo: () => 0 };
+    });
+    const error = errorOf(() => tuningTables(plainInput(), { tuner: spoils }));
+    expect(error.code).toBe('invalidUsage');
+    expect(error.message).toMatch(/^tuner test /);
+    expect(error.message).toContain(message);
+  });
+
+  it('may add to the constants, even circles', () => {
+    const adds = plugin({}, (_communicator, constants) => {
+      Object.assign(constants, { self: constants });
+      return { getCollInfo: () => 0 };
+    });
+    expect(tuningTables(plainInput(), { tuner: adds }).tuner?.name).toBe('test');
+  });
+
+  it.each([
+    [
+      'answers with a promise',
+      () => Promise.reject(new Error('late')),
+      'answers getCollInfo with a promise, and nothing waits for it',
+    ],
+    ['answers with text', () => '16', 'asked for "16" channels'],
+    [
+      'takes the table away',
+      (_: unknown, costs: Float32Array) => structuredClone(0, { transfer: [costs.buffer] }),
+      'took the table of costs away',
+    ],
+  ])('that %s is refused by name', (_, getCollInfo, message) => {
+    const tuner = plugin({ getCollInfo: getCollInfo as unknown as Tuner['getCollInfo'] });
+    const error = errorOf(() => decide(tuningTables(plainInput(), { tuner }), call));
+    expect(error.message).toContain(`tuner test ${message}`);
+  });
+
+  it('that withdraws all candidates is what the error names', () => {
+    const tuner = plugin({ getCollInfo: (_, costs) => void costs.fill(-1) as undefined });
+    const error = errorOf(() => decide(tuningTables(plainInput(), { tuner }), call));
+    expect(error.message).toMatch(/Nearest: Tree with LL, but tuner test withdrew it\.$/);
+  });
+
   it('may allow what the model excludes, and is not checked', () => {
     const tuner = plugin({
       getCollInfo: (_, costs) => {
@@ -322,11 +369,27 @@ allgather,0,1000000,ring,ll,3,1,8,2
     lines.length = 0;
     expect(chosen({ bytes: 1048577 })).toMatch(/model$/);
     expect(lines).toEqual([
-      'INFO TUNING Tuner rule of line 6 is not used: NVLSTree with Simple cannot run AllReduce of 1048577 bytes here',
+      'WARN TUNING Tuner rule of line 6 is not used: NVLSTree with Simple cannot run AllReduce of 1048577 bytes here',
     ]);
+    // Once for each rule: a sweep would say it for every size.
+    expect(chosen({ bytes: 1048578 })).toMatch(/model$/);
+    expect(lines).toHaveLength(1);
   });
 
   it.each([
+    ['', 'has no rules'],
+    ['allreduce,0,1,ring,ll,-1,-1,64', 'has no rule for 8 ranks on 1 node'],
+  ])('that are none for a communicator are a warning', (text, why) => {
+    const said: string[] = [];
+    tuningTables(plainInput(), {
+      tuner: ruleTuner(parseTunerRules(text, 'rules'), 'rules'),
+      log: (level, _, line) => said.push(`${level} ${line}`),
+    });
+    expect(said).toContain(`WARN Tuner rules ${why}, so it changes nothing`);
+  });
+
+  it.each([
+    ['allreduce,2,1,ring,ll,-1,-1,-1', 'rules.csv:1: minBytes 2 is above maxBytes 1'],
     ['allreduce,0,1,ring', 'rules.csv:1: 4 fields; a rule is collective,minBytes'],
     ['a,b,c,d,e,f,g,h,i,j,k', 'rules.csv:1: 11 fields'],
     [

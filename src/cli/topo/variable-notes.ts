@@ -7,6 +7,7 @@
 import type { Environment } from '../../topology/settings.js';
 import { DESCRIPTION_READINGS, DETECTION_READINGS, valueNotes } from '../../topology/variable-values.js';
 import { nearestName } from '../../tuning/nearest-name.js';
+import { TUNING_READINGS } from '../../tuning/variable-readings.js';
 
 const PREFIX = 'NCCL_';
 
@@ -27,12 +28,7 @@ const DETECTION_VARIABLES = named(`
 `);
 
 /** Read by the choice of algorithm and protocol. */
-const TUNING_VARIABLES = named(`
-  ALGO PROTO BUFFSIZE LL_BUFFSIZE LL128_BUFFSIZE NTHREADS LL128_NTHREADS THREAD_THRESHOLDS LL128_C2C PAT_ENABLE
-  NET_OVERHEAD CTA_POLICY P2P_NET_CHUNKSIZE P2P_NVL_CHUNKSIZE P2P_PCI_CHUNKSIZE GRAPH_REGISTER
-  SINGLE_PROC_MEM_REG_ENABLE SYM_KERNEL SYM_CTAS SYM_GIN_KERNELS_ENABLE SYM_TMA_ENABLE SYM_NOWIN_ENABLE
-  SYM_RS_GIN_CHUNK_SIZE SYM_CE_THRESHOLD
-`);
+const TUNING_VARIABLES = [...named('ALGO PROTO'), ...Object.keys(TUNING_READINGS)];
 
 /** Of tutti's own communicators and measurements. */
 const JOB_VARIABLES = named('COMM_ID COLLNET_ENABLE SOCKET_RETRY_CNT SOCKET_RETRY_SLEEP_MSEC TESTS_MIN_BW');
@@ -84,7 +80,7 @@ export function variableNotes(env: Environment, looksAtMachine: boolean, tunes =
     ...(looksAtMachine
       ? valueNotes(env, DETECTION_READINGS)
       : without(DETECTION_VARIABLES.filter(isSet), ON_FILES)),
-    ...(tunes ? [] : without(TUNING_VARIABLES.filter(isSet), ON_TOPOLOGY)),
+    ...(tunes ? valueNotes(env, TUNING_READINGS) : without(TUNING_VARIABLES.filter(isSet), ON_TOPOLOGY)),
   ];
 }
 

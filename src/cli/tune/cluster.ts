@@ -20,6 +20,11 @@ export interface WatchedCluster {
   readonly read: ReadonlySet<string> | undefined;
 }
 
+/** Says what is odd about the variables of an environment. */
+export function noteVariables(options: MachineOptions, env: Environment, note: (text: string) => void): void {
+  for (const text of variableNotes(env, looksAtMachine(options), true)) note(text);
+}
+
 /**
  * Describes the cluster.
  *
@@ -31,7 +36,6 @@ export function watchedCluster(
   note: (text: string) => void,
   log: LogSink,
 ): WatchedCluster {
-  for (const text of variableNotes(env, looksAtMachine(options), true)) note(text);
   const machines = openMachines(options, env, log);
   for (const text of new Set(machines.flatMap(notesOf))) note(text);
   const bare = machines.find(({ noGpus }) => noGpus !== undefined);

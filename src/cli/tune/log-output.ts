@@ -6,7 +6,7 @@ import type { LogSink } from '../../topology/log.js';
 import type { Environment } from '../../topology/settings.js';
 import { decisionLine, logTables } from '../../tuning/log-lines.js';
 import type { TunerPlugin } from '../../tuning/tuner.js';
-import { watchedCluster } from './cluster.js';
+import { noteVariables, watchedCluster } from './cluster.js';
 import type { TuneOptions } from './options.js';
 import { scenarioOf } from './scenario.js';
 import { sweepSizes } from './sweep-sizes.js';
@@ -27,6 +27,7 @@ export function logOutput(
     if (subsystem === 'TUNING') lines.push(text);
     else if (level === 'WARN') note(text);
   };
+  noteVariables(options, env, note);
   const { cluster } = watchedCluster(options, env, note, log);
   const { tables, study } = scenarioOf(cluster, options, env, tuner, log);
   // A single rank has no table, and no call of it is decided.

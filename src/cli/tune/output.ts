@@ -18,7 +18,7 @@ import { whatIfCall, whatIfSweep } from '../../tuning/report/what-if-report.js';
 import type { TunerPlugin } from '../../tuning/tuner.js';
 import { writeOutput } from '../topo/files.js';
 import { STANDARD } from '../topo/machine-options.js';
-import { isUnchanged, type WatchedCluster, watchedCluster } from './cluster.js';
+import { isUnchanged, noteVariables, type WatchedCluster, watchedCluster } from './cluster.js';
 import { logOutput } from './log-output.js';
 import type { TuneOptions } from './options.js';
 import { unreadText, variablesInEffect, watched } from './read-variables.js';
@@ -38,7 +38,7 @@ export interface TuneContext {
 export interface TuneOutput {
   /** Lines of the answer, without their ends. */
   readonly lines: readonly string[];
-  /** Something can run every call that was asked about. */
+  /** Something can run every call that was asked about, and every what-if could be read. */
   readonly isDecided: boolean;
 }
 
@@ -90,7 +90,10 @@ function answerWith(options: TuneOptions, context: TuneContext, tuner: TunerPlug
     calls.flatMap(({ problem }) => problem?.message ?? []),
   );
   for (const problem of new Set(problems)) note(problem);
-  const isDecided = problems.length === 0;
+  const unread = alternatives.filter((one) => TuttiError.is(one.answer));
+  for (const { whatIf, answer: error } of unread)
+    note(`--what-if ${whatIf.text}: ${(error as TuttiError).message}`);
+  const isDecided = problems.length === 0 && unread.length === 0;
   if (options.svg !== undefined) {
     const svg = picture(options, answer, alternatives);
     if (options.svg === STANDARD) return { lines: svg.trimEnd().split('\n'), isDecided };
@@ -112,6 +115,7 @@ function answerUnder(
   const warn: LogSink = (level, _, text) => {
     if (level === 'WARN') note(text);
   };
+  noteVariables(options, env, note);
   const cluster =
     known !== undefined && isUnchanged(known, env) ? known : watchedCluster(options, env, note, warn);
   const environment = watched(env);
@@ -132,7 +136,9 @@ function tryOut(
   tuner: TunerPlugin | undefined,
   { known, said }: { readonly known: WatchedCluster; readonly said: ReadonlySet<string> },
 ): Alternative {
+  const told: string[] = [];
   const say = (text: string) => {
+    told.push(text);
     if (!said.has(text)) note(`with ${whatIf.text}: ${text}`);
   };
   try {
@@ -140,7 +146,8 @@ function tryOut(
     if (answer.cluster.read !== undefined) {
       for (const name of Object.keys(whatIf.variables)) {
         const unread = unreadText(name, answer.read);
-        if (unread !== undefined) note(unread);
+        const isTold = told.some((text) => text.split(/[ =]/).includes(name));
+        if (unread !== undefined && !isTold) note(unread);
       }
     }
     return { whatIf, answer };

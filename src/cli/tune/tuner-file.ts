@@ -8,23 +8,24 @@ import { pathToFileURL } from 'node:url';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { readInput } from '../../topology/detect/input-file.js';
 import { parseTunerRules, ruleTuner } from '../../tuning/csv-tuner.js';
-import type { Tuner, TunerPlugin } from '../../tuning/tuner.js';
+import { refusePromise, type Tuner, type TunerPlugin } from '../../tuning/tuner.js';
+import { callWithin, importWithin } from './time-limit.js';
 
 const MODULE_SUFFIXES: readonly string[] = ['.js', '.mjs', '.cjs'];
 
 /** Rules that people write are a few kilobytes. */
 const MAX_RULES_BYTES = 16 * 2 ** 20;
 
-/** A module that has not finished by then never will. */
-const LOAD_LIMIT_MS = 10_000;
+/** A module that has not loaded, or answered a call, by then never will. */
+const LIMIT_MS = 10_000;
 
 /**
  * Loads a tuner.
  *
- * @param limit milliseconds that a module may take to load
+ * @param limit milliseconds that a module may take to load, and each of its calls
  * @throws TuttiError invalidUsage naming the file and what is wrong with it
  */
-export function loadTuner(path: string, limit: number = LOAD_LIMIT_MS): Promise<TunerPlugin> {
+export function loadTuner(path: string, limit: number = LIMIT_MS): Promise<TunerPlugin> {
   return MODULE_SUFFIXES.includes(extname(path))
     ? moduleTuner(path, limit)
     : Promise.resolve().then(() => csvTuner(path));
@@ -41,45 +42,48 @@ function csvTuner(path: string): TunerPlugin {
 }
 
 async function moduleTuner(path: string, limit: number): Promise<TunerPlugin> {
-  let module: Record<string, unknown>;
+  let plugin: TunerPlugin | undefined;
+  let ownName: unknown;
   try {
-    const loading = import(pathToFileURL(resolve(path)).href) as Promise<Record<string, unknown>>;
-    module = await withinLimit(loading, limit);
+    const module = await importWithin(pathToFileURL(resolve(path)), limit);
+    plugin = [module, module.default].find(hasInit);
+    ownName = plugin?.name;
   } catch (cause) {
     throw broken(path, `the module cannot be loaded: ${messageOf(cause)}`, cause);
   }
-  const plugin = [module, module.default].find(hasInit);
   if (plugin === undefined) {
     throw broken(path, 'the module exports no function init, nor a default export that has one');
   }
-  const name = typeof plugin.name === 'string' && plugin.name !== '' ? plugin.name : basename(path);
+  const { init } = plugin;
+  const name = typeof ownName === 'string' && ownName !== '' ? ownName : basename(path);
   return {
     name,
     init(communicator, constants, log) {
-      const tuner: unknown = plugin.init(communicator, constants, log);
+      const tuner: unknown = callWithin(() => init.call(plugin, communicator, constants, log), limit);
+      refusePromise(name, 'init', tuner);
       if (!isTuner(tuner)) {
         throw broken(path, 'its init returned no tuner, which is an object with a function getCollInfo');
       }
-      return tuner;
+      return limited(tuner, limit);
     },
   };
 }
 
-/** A promise's value, or an error if it takes too long. */
-async function withinLimit<T>(promise: Promise<T>, limit: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`it did not finish within ${limit / 1000} s`)), limit);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+/** A tuner whose methods end. */
+function limited(tuner: Tuner, limit: number): Tuner {
+  return {
+    repeatable: tuner.repeatable === true,
+    getCollInfo: (call, costs) => callWithin(() => tuner.getCollInfo(call, costs), limit),
+    ...(tuner.getChunkSize === undefined
+      ? {}
+      : { getChunkSize: (call) => callWithin(() => tuner.getChunkSize!(call), limit) }),
+    finalize: () => callWithin(() => tuner.finalize?.(), limit),
+  };
 }
 
 const hasInit = (value: unknown): value is TunerPlugin =>
-  typeof value === 'object' && value !== null && typeof (value as TunerPlugin).init === 'function';
+  (typeof value === 'function' || (typeof value === 'object' && value !== null)) &&
+  typeof (value as TunerPlugin).init === 'function';
 
 const isTuner = (value: unknown): value is Tuner =>
   typeof value === 'object' && value !== null && typeof (value as Tuner).getCollInfo === 'function';

@@ -162,16 +162,34 @@ describe('what-if', () => {
   });
 
   it('that cannot be read is part of the answer, and the others are compared', async () => {
-    const json = await tuneJson(['--size=1M', A100, '--what-if=NCCL_ALGO=Rng', '--what-if=NCCL_PROTO=LL']);
+    const args = ['--size=1M', A100, '--what-if=NCCL_ALGO=Rng', '--what-if=NCCL_PROTO=LL'];
+    const json = await tuneJson(args);
     expect(json.whatIf.map(({ error }) => error)).toEqual([
       expect.stringMatching(/"Rng" \(did you mean Ring\?\)/),
       null,
     ]);
+    // It is a failure all the same.
+    const { isDecided, notes } = await tune(args);
+    expect(isDecided).toBe(false);
+    expect(notes).toEqual([
+      expect.stringMatching(
+        /^--what-if NCCL_ALGO=Rng: Unrecognized element token "Rng" \(did you mean Ring\?\)/,
+      ),
+    ]);
+  });
+
+  it('with values that NCCL does not take as they stand has notes', async () => {
+    const { notes } = await tune(['--size=1M', A100, '--what-if=NCCL_NTHREADS=33']);
+    expect(notes).toEqual(['with NCCL_NTHREADS=33: NCCL_NTHREADS=33 is no multiple of 32; NCCL takes 512']);
   });
 
   it('with a name that nothing looks at is noted, with what was probably meant', async () => {
     const { notes } = await tune(['--size=1M', A100, '--what-if=NCCL_ALG=Tree NCCL_PROTO=LL']);
-    expect(notes).toEqual(['NCCL_ALG: nothing that is decided here depends on it (did you mean NCCL_ALGO?)']);
+    expect(notes).toEqual([
+      'with NCCL_ALG=Tree NCCL_PROTO=LL: NCCL has no variable NCCL_ALG (did you mean NCCL_ALGO?)',
+    ]);
+    const { notes: other } = await tune(['--size=1M', A100, '--what-if=NCCL_DEBUG=INFO']);
+    expect(other).toEqual([expect.stringMatching(/^NCCL_DEBUG: nothing that is decided here depends on it/)]);
   });
 
   it('compares a sweep size by size', async () => {

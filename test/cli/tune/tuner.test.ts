@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
 import { loadTuner } from '#src/cli/tune/tuner-file.js';
+import { defaultConstants } from '#src/tuning/constants.js';
+import { askTuner, bindTuner, tunedChunkSize } from '#src/tuning/tuner.js';
 import { topologyOf, tune, tuneJson, unwrapped } from './run.js';
 
 const A100 = topologyOf('dgx-a100-8x200g');
@@ -23,6 +25,19 @@ function file(name: string, text: string): string {
 /** Cells of a cost table: algorithm times three, plus protocol. */
 const TREE_SIMPLE = 2;
 const RING_LL = 3;
+
+const COMMUNICATOR = {
+  nRanks: 8,
+  nNodes: 1,
+  nvlDomains: 1,
+  minRanksPerNvlDomain: 8,
+  maxRanksPerNvlDomain: 8,
+};
+const CALL = { function: 'AllReduce', bytes: 1024, pipelined: 1, registered: false } as const;
+const CHUNK_CALL = {
+  ...{ function: 'AllReduce', bytes: 1024, algorithm: 'Ring', protocol: 'LL' },
+  ...{ channels: 1, chunkSize: 1024 },
+} as const;
 
 const FORCES_TREE = `
 export const name = 'forest';
@@ -156,6 +171,24 @@ const BROKEN: readonly (readonly [what: string, name: string, text: string, mess
     'allreduce,0,-1,rng,simple,-1,-1,-1\n',
     /typo\.csv:1: algorithm 'rng' is unknown \(did you mean ring\?\)/,
   ],
+  [
+    'a module that ends the process',
+    'exit.mjs',
+    'process.exit(0);',
+    /exit\.mjs: the module cannot be loaded: it ends the process/,
+  ],
+  [
+    'a module that cannot be looked at',
+    'getter.mjs',
+    'export default { get init() { throw new Error("not now"); } };',
+    /getter\.mjs: the module cannot be loaded: not now/,
+  ],
+  [
+    'init that returns a promise',
+    'async.mjs',
+    'export async function init() { throw new Error("later"); }',
+    /tuner async\.mjs answers init with a promise/,
+  ],
   ['rules with too few fields', 'short.csv', 'allreduce,0\n', /short\.csv:1: 2 fields/],
 ];
 
@@ -193,6 +226,32 @@ describe('a broken tuner', () => {
     await expect(loadTuner(path, 50)).rejects.toThrow(
       /hangs\.mjs: the module cannot be loaded: it did not finish within 0\.05 s/,
     );
+  });
+
+  it.each([
+    ['loading', 'for (;;);', /loop-loading\.mjs: the module cannot be loaded: it did not finish within/],
+    ['init', 'export function init() { for (;;); }', /tuner loop-init\.mjs failed in init: it did not/],
+    [
+      'getCollInfo',
+      'export const init = () => ({ getCollInfo() { try { for (;;); } finally { for (;;); } } });',
+      /tuner loop-getCollInfo\.mjs failed in getCollInfo: it did not/,
+    ],
+    [
+      'getChunkSize',
+      'export const init = () => ({ getCollInfo() {}, getChunkSize() { for (;;); } });',
+      /tuner loop-getChunkSize\.mjs failed in getChunkSize: it did not/,
+    ],
+  ])('that never ends in %s is given up', async (where, text, message) => {
+    const path = file(`loop-${where}.mjs`, text);
+    // Enough for a thread to start on a busy machine.
+    const limit = where === 'loading' ? 50 : 2000;
+    const run = async () => {
+      const plugin = await loadTuner(path, limit);
+      const tuner = bindTuner(plugin, COMMUNICATOR, defaultConstants(), () => {});
+      askTuner(tuner, CALL, new Float32Array(21));
+      tunedChunkSize(tuner, CHUNK_CALL, { ceiling: 4096, grain: 16 }, () => {});
+    };
+    await expect(run()).rejects.toThrow(message);
   });
 
   it('that writes costs which are no times withdraws candidates, and the answer has no gaps', async () => {
