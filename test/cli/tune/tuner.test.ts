@@ -35,8 +35,12 @@ const COMMUNICATOR = {
 };
 const CALL = { function: 'AllReduce', bytes: 1024, pipelined: 1, registered: false } as const;
 const CHUNK_CALL = {
-  ...{ function: 'AllReduce', bytes: 1024, algorithm: 'Ring', protocol: 'LL' },
-  ...{ channels: 1, chunkSize: 1024 },
+  function: 'AllReduce',
+  bytes: 1024,
+  algorithm: 'Ring',
+  protocol: 'LL',
+  channels: 1,
+  chunkSize: 1024,
 } as const;
 
 const FORCES_TREE = `
