@@ -1,6 +1,6 @@
 /** How PAT's schedule is laid over the blocks of a rank. */
 
-import { PAT_FLAG } from '../collectives/pat.js';
+import { PAT_FLAG, type PatField } from '../collectives/pat.js';
 import {
   type BlockPlan,
   type ConnectedAlgorithm,
@@ -10,8 +10,8 @@ import {
 import { type PatEntry, patAllGather, patDimensions, patReduceScatter, patShape } from './pat-schedule.js';
 import { channelShares } from './ring-plan.js';
 
-/** The words of a step in the order of PatStep. */
-function stepWords(entry: PatEntry): number[] {
+/** A step as programs read it. */
+export function patStepFields(entry: PatEntry): Record<PatField, number> {
   const flags =
     (entry.from >= 0 ? PAT_FLAG.receives : 0) |
     (entry.to >= 0 ? PAT_FLAG.sends : 0) |
@@ -19,7 +19,13 @@ function stepWords(entry: PatEntry): number[] {
     (entry.publish ? PAT_FLAG.publish : 0) |
     (entry.again ? PAT_FLAG.again : 0);
   const { distance, from, fromIndex, to, toIndex, ahead } = entry;
-  return [flags, distance, Math.max(0, from), fromIndex, Math.max(0, to), toIndex, ahead, 0];
+  return { flags, distance, from: Math.max(0, from), fromIndex, to: Math.max(0, to), toIndex, ahead };
+}
+
+/** The words of a step in the order of PatStep. */
+function stepWords(entry: PatEntry): number[] {
+  const { flags, distance, from, fromIndex, to, toIndex, ahead } = patStepFields(entry);
+  return [flags, distance, from, fromIndex, to, toIndex, ahead, 0];
 }
 
 /**

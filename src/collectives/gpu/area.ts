@@ -13,13 +13,15 @@
  * lines    [block][bank][peer]      LL lines with the data of `peer`
  * pairs    [channel][peer]          Pair: state and inbox of messages (send and receive) from `peer`
  * stage                             copies of buffers that peers cannot reach, shared out by each launch
+ * connectors                        of rings, trees and PAT, where they are asked for (connectors.ts)
  * ```
  *
- * Sizes: two ranks need less than 23 MB each.
+ * Sizes: two ranks need less than 23 MB each without connectors.
  */
 
 import { TuttiError } from '../../errors/tutti-error.js';
 import { array, struct } from '../../kernel/layout.js';
+import { type ConnectorLayout, type ConnectorSizes, connectorLayout } from './connectors.js';
 
 /** Most ranks of a team: direct programs unroll over them. */
 export const MAX_GPU_RANKS = 32;
@@ -48,6 +50,8 @@ export interface AreaSizes {
   readonly pairBankBytes: number;
   /** The stage, for sending and receiving together. */
   readonly stageBytes: number;
+  /** Absent: none. */
+  readonly connectors?: ConnectorSizes;
 }
 
 /** The sizes on GPUs; tests make do with less. */
@@ -123,6 +127,7 @@ export interface AreaLayout {
   /** From the pair of one peer to the next. */
   readonly pairStride: number;
   readonly stage: number;
+  readonly connectors: ConnectorLayout;
   /** Size of the whole area. */
   readonly bytes: number;
 }
@@ -146,6 +151,20 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
   const lines = tokens + round(sizes.llBlocks * 2 * ranks * LINE_BYTES, CACHE_LINE);
   const pairs = lines + sizes.llBlocks * 2 * ranks * slotBytes;
   const stage = round(pairs + sizes.pairChannels * ranks * pairStride, CACHE_LINE);
-  const bytes = stage + sizes.stageBytes;
-  return { ranks, sizes, states, cells, tokens, lines, slotBytes, pairs, pairStride, stage, bytes };
+  const connectors = connectorLayout(ranks, sizes.connectors, round(stage + sizes.stageBytes, CACHE_LINE));
+  const bytes = connectors.end;
+  return {
+    ranks,
+    sizes,
+    states,
+    cells,
+    tokens,
+    lines,
+    slotBytes,
+    pairs,
+    pairStride,
+    stage,
+    connectors,
+    bytes,
+  };
 }

@@ -18,16 +18,15 @@ import { directGpu } from './direct.js';
 import { lowLatency } from './low-latency.js';
 import { oneRound } from './one-round.js';
 import { gpuShape, mayOverlap } from './shape.js';
-import { gpuWork } from './work.js';
+import { type GpuArguments, gpuWork, writeGpuWork } from './work.js';
 
 /** A launch. Equal keys mean equal programs, to be compiled once. */
 export interface GpuLaunch {
   readonly key: string;
-  readonly shape: GpuShape;
+  /** What it is, for people. */
+  readonly label: string;
   readonly blocks: number;
   readonly threads: number;
-  /** Bytes that a block (LL) or a rank (direct) takes of what is split: for the descriptor. */
-  readonly share: number;
   /**
    * Whether to launch it with programmatic stream serialization (GPUs of capability 9.0 and up), so that it may begin
    * before the launch before is over: programs wait for that themselves. Saves most of the time between two launches.
@@ -41,6 +40,15 @@ export interface GpuLaunch {
     readonly descriptorBytes: number;
   };
   build(traits: Traits): Program;
+  /** Writes the descriptor at `base` bytes into a view. */
+  write(view: DataView, base: number, args: GpuArguments): void;
+}
+
+/** A launch of a program in which all ranks meet. */
+export interface MeetingLaunch extends GpuLaunch {
+  readonly shape: GpuShape;
+  /** Bytes that a block (LL) or a rank (direct) takes of what is split: for the descriptor. */
+  readonly share: number;
 }
 
 /** Threads that LL programs are compiled for; launches may have fewer. */
@@ -53,7 +61,13 @@ const DIRECT_GRAIN = 128;
 /** Copies depend on nothing of an element type but its size. */
 const BY_SIZE: Readonly<Record<number, ElementType>> = { 1: 'uint8', 2: 'float16', 4: 'uint32', 8: 'uint64' };
 
-function requireCall(team: GpuTeam, { collective, type, op, count }: GpuCall): void {
+/** The type that stands for all of its size, for copies. */
+export function copyType(type: ElementType): ElementType {
+  return BY_SIZE[ELEMENT_TYPES[type].size]!;
+}
+
+/** Throws `invalidArgument` for calls that cannot be. */
+export function requireCall(team: GpuTeam, { collective, type, op, count }: GpuCall): void {
   const refuse = (what: string): never => {
     throw new TuttiError('invalidArgument', what);
   };
@@ -67,7 +81,7 @@ function requireCall(team: GpuTeam, { collective, type, op, count }: GpuCall): v
 }
 
 /** Chooses what to launch. A call with a count of 0 moves nothing and needs no launch, unless it is a barrier. */
-export function gpuLaunch(team: GpuTeam, call: GpuCall): GpuLaunch {
+export function gpuLaunch(team: GpuTeam, call: GpuCall): MeetingLaunch {
   requireCall(team, call);
   return launchOf(team, call, gpuShape(team, call));
 }
@@ -86,7 +100,7 @@ export function launchOf(
   call: GpuCall,
   shape: GpuShape,
   sizes: AreaSizes = GPU_AREA,
-): GpuLaunch {
+): MeetingLaunch {
   const { ranks, addressing } = team;
   const { collective } = call;
   const { blocks, threads } = shape;
@@ -95,7 +109,7 @@ export function launchOf(
   if (blocks > most)
     throw new TuttiError('internalError', `${blocks} blocks; the areas are made for ${most}`);
   const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
-  const type = reduces ? call.type : BY_SIZE[ELEMENT_TYPES[call.type].size]!;
+  const type = reduces ? call.type : copyType(call.type);
   const op = reduces ? (call.op ?? 'sum') : 'sum';
   const reduction = { type, op };
   const descriptorBytes = gpuWork(ranks).size;
@@ -113,6 +127,8 @@ export function launchOf(
       threads,
       share,
       overlap,
+      label: 'LL',
+      write: (view, base, args) => writeGpuWork(view, base, share, args),
       compile: { threads: LL_THREADS, blocksPerMultiprocessor: 1, descriptorBytes },
       build: (traits) =>
         lines === undefined ? lowLatency(traits, parameters) : oneRound(traits, { ...parameters, lines }),
@@ -120,13 +136,16 @@ export function launchOf(
   }
   const { unroll, residency, copies } = shape;
   const form = [addressing, threads, unroll, residency, copies];
+  const share = split(ranks, DIRECT_GRAIN);
   return {
     key: ['Direct', collective, type, op, ranks, ...form].join('/'),
     shape,
     blocks,
     threads,
-    share: split(ranks, DIRECT_GRAIN),
+    share,
     overlap,
+    label: 'Direct',
+    write: (view, base, args) => writeGpuWork(view, base, share, args),
     compile: { threads, blocksPerMultiprocessor: residency, descriptorBytes },
     build: (traits) =>
       directGpu(traits, { collective, reduction, ranks, addressing, threads, unroll, copies, sizes }),

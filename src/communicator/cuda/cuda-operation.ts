@@ -4,7 +4,6 @@
  */
 import { callBytes, type GpuCollective } from '../../collectives/gpu/call.js';
 import type { GpuLaunch } from '../../collectives/gpu/launch.js';
-import { writeGpuWork } from '../../collectives/gpu/work.js';
 import { KernelLaunch } from '../../device/cuda/kernel-launch.js';
 import { ELEMENT_TYPES } from '../../kernel/element-types.js';
 import type { CheckedCallOf } from '../call-check.js';
@@ -42,7 +41,7 @@ export class CudaOperation implements Launchable {
     this.#plan =
       team.size === 1 || count === 0
         ? undefined
-        : team.programs.launch(team.gpu, { collective, type, op, count });
+        : team.programs.launch(team.gpu, { collective, type, op, count }, team.rank);
   }
 
   get name(): string {
@@ -52,8 +51,8 @@ export class CudaOperation implements Launchable {
   get explanation(): string {
     const bytes = callBytes(this.call);
     if (this.#plan === undefined) return this.call.count === 0 ? 'nothing to do' : 'one rank: a copy';
-    const { shape, blocks, threads } = this.#plan;
-    return `${shape.program}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads`;
+    const { label, blocks, threads } = this.#plan;
+    return `${label}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads`;
   }
 
   /** Whether it puts anything into a stream. */
@@ -84,7 +83,7 @@ export class CudaOperation implements Launchable {
     );
     const nameOf = (buffer: DeviceBuffer | null) =>
       buffer === null ? 0 : team.nameOf(buffer, buffer.address);
-    writeGpuWork(kernel.descriptor, 0, plan.share, {
+    plan.write(kernel.descriptor, 0, {
       self: team.rank,
       root: call.root,
       type: call.type,

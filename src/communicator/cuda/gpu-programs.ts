@@ -13,8 +13,8 @@ export type Compilable = Pick<GpuLaunch, 'key' | 'compile' | 'build'>;
 export interface GpuPrograms {
   /** Sizes of the parts of an area. */
   readonly sizes: AreaSizes;
-  /** What to launch for a call. */
-  launch(team: GpuTeam, call: GpuCall): GpuLaunch;
+  /** What rank `rank` launches for a call. */
+  launch(team: GpuTeam, call: GpuCall, rank: number): GpuLaunch;
   /** How messages are cut. */
   readonly messages: MessageForm;
   /** The program of a launch as text for GPUs of a compute capability. */

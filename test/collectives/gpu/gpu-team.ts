@@ -5,14 +5,18 @@
 
 import { type AreaSizes, areaLayout, BlockState } from '#src/collectives/gpu/area.js';
 import type { GpuCall, GpuCollective, GpuShape, GpuTeam } from '#src/collectives/gpu/call.js';
-import { launchOf } from '#src/collectives/gpu/launch.js';
+import { type GpuLaunch, launchOf } from '#src/collectives/gpu/launch.js';
 import { type Addressing, MAP_SLOTS, mappedName, mapTableBytes, STAGED } from '#src/collectives/gpu/names.js';
-import { gpuWork, writeGpuWork } from '#src/collectives/gpu/work.js';
 import { ELEMENT_TYPES, type ReduceOp } from '#src/kernel/element-types.js';
 import { type Launch, Machine, type MachineOptions, type Stream } from '#src/kernel/interpreter/machine.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
 import type { Program } from '#src/kernel/ir.js';
 import { sameBits } from '#src/kernel/numeric.js';
+import {
+  type ConnectorChoice,
+  type ConnectorForm,
+  connectorLaunch,
+} from '#src/planning/gpu-connector-plan.js';
 import { type Bits, bufferElements, reference } from '../reference.js';
 
 /** Few and small, so that small data take several blocks, rounds and pieces. */
@@ -25,12 +29,28 @@ export const SMALL_AREA: AreaSizes = {
   stageBytes: 6144,
 };
 
+/** The same with connections of slots that hold a few packets. */
+export const CONNECTED_AREA: AreaSizes = {
+  ...SMALL_AREA,
+  llBankBytes: 1024,
+  connectors: { channels: { Ring: 3, Tree: 4, PAT: 2 }, llSlot: 128, simpleSlot: 64 },
+};
+
+export const SMALL_FORM: ConnectorForm = {
+  threads: 8,
+  leastThreads: 4,
+  channelBytes: { LL: 64, Simple: 128 },
+  grainBytes: { LL: 16, Simple: 64 },
+};
+
 const GUARD = 32;
 const GUARD_BYTE = 0xa5;
 const SEND_GUARD_BYTE = 0x3c;
 
 export interface SimulatedGpuCall extends GpuCall {
-  readonly shape: GpuShape;
+  readonly shape?: GpuShape;
+  /** In place of a shape: over connections. */
+  readonly choice?: ConnectorChoice;
   readonly op: ReduceOp;
   readonly root: number;
   readonly inPlace?: boolean;
@@ -78,17 +98,27 @@ export class SimulatedGpuTeam {
   readonly #areas: number[] = [];
   readonly #maps: number[] = [];
   readonly #unroll: number;
+  readonly #sizes: AreaSizes;
   #slots = 0;
   #latest: readonly Buffer[] = [];
   #latestBits: readonly Bits[] = [];
 
-  constructor(machine: MachineOptions, options: { ranks: number; addressing?: Addressing; unroll?: number }) {
+  constructor(
+    machine: MachineOptions,
+    options: { ranks: number; addressing?: Addressing; unroll?: number; sizes?: AreaSizes },
+  ) {
     const { ranks, addressing = 'plain' } = options;
     this.machine = new Machine({ warpSize: 4, ...machine });
     this.ranks = ranks;
     this.#unroll = options.unroll ?? 2;
-    this.#team = { ranks, multiprocessors: 3, ranksPerDevice: 1, addressing };
-    const { bytes } = areaLayout(ranks, SMALL_AREA);
+    this.#sizes = options.sizes ?? SMALL_AREA;
+    this.#team = {
+      ranks,
+      multiprocessors: options.sizes === undefined ? 3 : 12,
+      ranksPerDevice: 1,
+      addressing,
+    };
+    const { bytes } = areaLayout(ranks, this.#sizes);
     for (let rank = 0; rank < ranks; rank++) {
       this.#areas.push(this.machine.region(`area ${rank}`, bytes, rank, { zeroed: true }));
       if (addressing === 'mapped') {
@@ -130,14 +160,17 @@ export class SimulatedGpuTeam {
     return mappedName(buffer.slot, at - buffer.region);
   }
 
-  #program(call: SimulatedGpuCall): { program: Program; share: number } {
-    const launch = launchOf(this.#team, call, call.shape, SMALL_AREA);
+  #program(call: SimulatedGpuCall, rank: number): { program: Program; launch: GpuLaunch } {
+    const launch =
+      call.choice === undefined
+        ? launchOf(this.#team, call, call.shape!, this.#sizes)
+        : connectorLaunch(this.#team, call, call.choice, this.#sizes, rank, SMALL_FORM);
     let program = programs.get(launch.key);
     if (program === undefined) {
       program = launch.build(interpreterTraits({ threads: 'many', unroll: this.#unroll }));
       programs.set(launch.key, program);
     }
-    return { program, share: launch.share };
+    return { program, launch };
   }
 
   /** Queues a call on all ranks; the function that it gives compares the outcome after `machine.run()`. */
@@ -147,7 +180,6 @@ export class SimulatedGpuTeam {
     const { size } = ELEMENT_TYPES[type];
     const memory = size === 1 ? 'u8' : size === 2 ? 'u16' : size === 4 ? 'u32' : 'u64';
     const elements = gpuBufferElements(collective, count, ranks);
-    const { program, share } = this.#program(call);
     const chained = call.chained === true && this.#latest.length > 0;
     const sends = chained ? this.#latestBits : inputs;
     const recvBuffers: Buffer[] = [];
@@ -182,9 +214,13 @@ export class SimulatedGpuTeam {
           machine.write(memory, send + i * size, bits);
         });
       }
-      const fields = gpuWork(ranks);
-      const descriptor = machine.region(`work ${rank}`, fields.size, rank, { zeroed: true, readOnly: true });
-      writeGpuWork(machine.view(descriptor), 0, share, {
+      const { program, launch } = this.#program(call, rank);
+      const { descriptorBytes } = launch.compile;
+      const descriptor = machine.region(`work ${rank}`, descriptorBytes, rank, {
+        zeroed: true,
+        readOnly: true,
+      });
+      launch.write(machine.view(descriptor), 0, {
         self: rank,
         root: call.root,
         type,
@@ -197,7 +233,7 @@ export class SimulatedGpuTeam {
         maps: this.#maps[rank] ?? 0,
         areas: this.#areas,
       });
-      const { blocks, threads } = call.shape;
+      const { blocks, threads } = launch;
       results.push({ launch: streams[rank]!.launch(program, { descriptor, blocks, threads }), recv });
     }
     const expected = gpuReference(call, sends);

@@ -1,0 +1,266 @@
+/**
+ * What to launch on GPUs for a ring, a tree or PAT: channels, shares, chunks, and each rank's neighbours.
+ *
+ * Ranks stand in their own order in every ring, since all GPUs of a host that reach each other's memory do so through
+ * one switch or all alike; every rank is a node of its own in the two trees. Everything but roles and neighbours is equal
+ * on all ranks.
+ */
+
+import type { AreaSizes } from '../collectives/gpu/area.js';
+import { callBytes, type GpuCall, type GpuTeam } from '../collectives/gpu/call.js';
+import type { ConnectorParameters } from '../collectives/gpu/connector-block.js';
+import {
+  type ConnectorDetails,
+  type ConnectorShares,
+  connectorWork,
+  GPU_TREES,
+  type GpuTreePlace,
+  writeConnectorWork,
+} from '../collectives/gpu/connector-work.js';
+import type { ConnectorKind, ConnectorSizes } from '../collectives/gpu/connectors.js';
+import { copyType, type GpuLaunch, requireCall } from '../collectives/gpu/launch.js';
+import { gpuPat, patStepWord } from '../collectives/gpu/pat.js';
+import { gpuRing } from '../collectives/gpu/ring.js';
+import { gpuTree } from '../collectives/gpu/tree.js';
+import { reducesElements, supports } from '../collectives/registry.js';
+import { type RingCollective, type RingProtocol, simpleShape } from '../collectives/ring.js';
+import { STEPS } from '../collectives/ring-connection.js';
+import { treeRoleName } from '../collectives/tree.js';
+import { TuttiError } from '../errors/tutti-error.js';
+import { ELEMENT_TYPES } from '../kernel/element-types.js';
+import type { Program, Traits } from '../kernel/ir.js';
+import { patStepFields } from './pat-plan.js';
+import { patAllGather, patReduceScatter, patShape } from './pat-schedule.js';
+import { GRAIN_BYTES } from './ring-plan.js';
+import { ONE_TREE_BYTES, treeNeighbours } from './tree-plan.js';
+
+/** A way over connections. */
+export interface ConnectorChoice {
+  readonly algorithm: ConnectorKind;
+  readonly protocol: RingProtocol;
+}
+
+/** How data are shared out; tests make it small. */
+export interface ConnectorForm {
+  /** Threads that the programs are compiled for, and the fewest of a launch. */
+  readonly threads: number;
+  readonly leastThreads: number;
+  /** Bytes that are worth a channel more. */
+  readonly channelBytes: Readonly<Record<RingProtocol, number>>;
+  /** Smallest unit of a channel's share, bytes. */
+  readonly grainBytes: Readonly<Record<RingProtocol, number>>;
+}
+
+/** LL: a line for each thread of a block. Simple: slices of some 16 KB, in two parts per rank. */
+export const CONNECTOR_FORM: ConnectorForm = {
+  threads: 512,
+  leastThreads: 96,
+  channelBytes: { LL: 4096, Simple: 65536 },
+  grainBytes: GRAIN_BYTES,
+};
+
+/** Chunks of a channel from which on a tree goes up and down in different blocks. */
+const SPLIT_CHUNKS = STEPS;
+
+/** Blocks of a rank that run at the same time, one on each multiprocessor. */
+function residentBlocks({ multiprocessors, ranksPerDevice }: GpuTeam): number {
+  return Math.max(1, Math.floor(multiprocessors / ranksPerDevice));
+}
+
+interface Plan {
+  readonly blocks: number;
+  readonly key: readonly (string | number)[];
+  readonly shares: ConnectorShares;
+  readonly details: ConnectorDetails;
+  build(traits: Traits, parameters: ConnectorParameters): Program;
+}
+
+/** Shares of so many channels. */
+function sharesOf(
+  call: GpuCall,
+  protocol: RingProtocol,
+  channels: number,
+  chunkBytes: number,
+  { grainBytes }: ConnectorForm,
+): ConnectorShares {
+  const { size } = ELEMENT_TYPES[call.type];
+  const grain = grainBytes[protocol] / size;
+  const all = Math.ceil(call.count / grain);
+  const chunk = Math.max(1, Math.floor(chunkBytes / size));
+  return { grain, grains: Math.floor(all / channels), extra: all % channels, chunk };
+}
+
+/** Channels for a call: as many as its data are worth, the areas have and run at the same time. */
+function channelsFor(
+  call: GpuCall,
+  protocol: RingProtocol,
+  most: number,
+  { channelBytes }: ConnectorForm,
+): number {
+  return Math.max(1, Math.min(most, Math.ceil(callBytes(call) / channelBytes[protocol])));
+}
+
+function ringPlan(
+  call: GpuCall,
+  protocol: RingProtocol,
+  most: number,
+  sizes: ConnectorSizes,
+  form: ConnectorForm,
+): Plan {
+  const collective = call.collective as RingCollective;
+  const channels = channelsFor(call, protocol, most, form);
+  const { stepsPerChunk } = simpleShape(collective);
+  const grain = form.grainBytes[protocol];
+  const bytes = protocol === 'LL' ? sizes.llSlot / 2 : sizes.simpleSlot * stepsPerChunk;
+  const { type, op } = reductionOf(call);
+  return {
+    blocks: channels,
+    key: [],
+    shares: sharesOf(call, protocol, channels, Math.floor(bytes / grain) * grain, form),
+    details: {},
+    build: (traits, parameters) =>
+      gpuRing(traits, { ...parameters, collective, protocol, reduction: { type, op } }),
+  };
+}
+
+function treePlaces(ranks: number, rank: number): GpuTreePlace[] {
+  const nodes = { ranks, perNode: 1 };
+  return ([0, 1] as const).map((tree) => {
+    const { parent, children } = treeNeighbours(nodes, rank, tree);
+    const place = parent === -1 ? 0 : treeNeighbours(nodes, parent, tree).children.indexOf(rank);
+    return { parent, place, children };
+  });
+}
+
+function treePlan(
+  team: GpuTeam,
+  call: GpuCall,
+  protocol: RingProtocol,
+  most: number,
+  sizes: ConnectorSizes,
+  rank: number,
+  form: ConnectorForm,
+): Plan {
+  const slot = protocol === 'LL' ? sizes.llSlot / 2 : sizes.simpleSlot;
+  const bytes = callBytes(call);
+  // Little data take one tree: the second would only double the messages. Otherwise both have as many channels.
+  const evenly = (channels: number) => Math.max(1, channels - (channels % GPU_TREES));
+  const wanted =
+    bytes <= ONE_TREE_BYTES ? 1 : evenly(Math.max(GPU_TREES, channelsFor(call, protocol, most, form)));
+  // In place, one block writes what the other has read, and LL lines order nothing but themselves: see tree.ts.
+  const room = Math.floor(most / 2);
+  const split =
+    protocol === 'Simple' && room >= 1 && bytes / Math.min(wanted, evenly(room)) > SPLIT_CHUNKS * slot;
+  const channels = Math.min(wanted, split ? evenly(room) : evenly(most));
+  const shares = sharesOf(call, protocol, channels, slot, form);
+  const trees = treePlaces(team.ranks, rank);
+  /** Roles of the blocks of both trees in turn; null where a block has nothing to do. */
+  const blockRoles = trees.flatMap(({ parent, children }): (string | null)[] => {
+    const role = { parent: parent !== -1, children: children.length };
+    if (!split) return [treeRoleName({ part: 'both', ...role })];
+    if (parent === -1) return [treeRoleName({ part: 'root', ...role }), null];
+    return [treeRoleName({ part: 'up', ...role }), treeRoleName({ part: 'down', ...role })];
+  });
+  const roles = [...new Set(blockRoles.filter((role) => role !== null))].sort();
+  const { type, op } = reductionOf(call);
+  return {
+    blocks: split ? 2 * channels : channels,
+    key: [split ? 'split' : 'unsplit', roles.join(',')],
+    shares: { ...shares, window: STEPS * shares.chunk },
+    details: {
+      trees,
+      roles: blockRoles.map((role) => (role === null ? roles.length : roles.indexOf(role))),
+    },
+    build: (traits, parameters) =>
+      gpuTree(traits, { ...parameters, protocol, reduction: { type, op }, split, roles }),
+  };
+}
+
+function patPlan(
+  team: GpuTeam,
+  call: GpuCall,
+  most: number,
+  sizes: ConnectorSizes,
+  form: ConnectorForm,
+): Plan {
+  const collective = call.collective as 'allGather' | 'reduceScatter';
+  const channels = channelsFor(call, 'Simple', most, form);
+  const shares = sharesOf(call, 'Simple', channels, sizes.simpleSlot, form);
+  const { size } = ELEMENT_TYPES[call.type];
+  // One schedule for all channels: that of the largest share.
+  const part = (shares.grains + (shares.extra > 0 ? 1 : 0)) * shares.grain * size;
+  const shape = patShape(team.ranks, sizes.simpleSlot, Math.min(part, callBytes(call)));
+  const entries = collective === 'allGather' ? patAllGather(shape) : patReduceScatter(shape);
+  const { type, op } = reductionOf(call);
+  return {
+    blocks: channels,
+    key: [],
+    shares,
+    details: { steps: entries.map((entry) => patStepWord(patStepFields(entry))) },
+    build: (traits, parameters) => gpuPat(traits, { ...parameters, collective, reduction: { type, op } }),
+  };
+}
+
+/** The reduction that a program is made for: copies depend on nothing but the size of elements. */
+function reductionOf({ collective, type, op }: GpuCall) {
+  const reduces = collective !== 'gather' && collective !== 'scatter' && reducesElements(collective);
+  return reduces ? { type, op: op ?? ('sum' as const) } : { type: copyType(type), op: 'sum' as const };
+}
+
+/** The launch of a call over connections. Throws `invalidArgument` for what has no program. */
+export function connectorLaunch(
+  team: GpuTeam,
+  call: GpuCall,
+  { algorithm, protocol }: ConnectorChoice,
+  sizes: AreaSizes,
+  rank: number,
+  form: ConnectorForm = CONNECTOR_FORM,
+): GpuLaunch {
+  requireCall(team, call);
+  const { collective } = call;
+  const { connectors } = sizes;
+  const has = connectors?.channels[algorithm] ?? 0;
+  const isRing = collective !== 'gather' && collective !== 'scatter' && supports(algorithm, collective);
+  if (!isRing || connectors === undefined || has === 0) {
+    throw new TuttiError('invalidArgument', `there is no GPU program for ${collective} with ${algorithm}`);
+  }
+  const most = Math.min(has, residentBlocks(team));
+  const plan =
+    algorithm === 'Ring'
+      ? ringPlan(call, protocol, most, connectors, form)
+      : algorithm === 'Tree'
+        ? treePlan(team, call, protocol, most, connectors, rank, form)
+        : patPlan(team, call, most, connectors, form);
+  const { blocks, shares, details } = plan;
+  const { type, op } = reductionOf(call);
+  const { channels, llSlot, simpleSlot } = connectors;
+  // Where connectors lie is part of the code.
+  const layout = [channels.Ring ?? 0, channels.Tree ?? 0, channels.PAT ?? 0, llSlot, simpleSlot].join('-');
+  return {
+    key: [algorithm, protocol, collective, type, op, team.ranks, layout, ...plan.key].join('/'),
+    label: `${algorithm} with ${protocol}`,
+    blocks,
+    threads: threadsFor(call, protocol, blocks, form),
+    overlap: false,
+    compile: {
+      threads: form.threads,
+      blocksPerMultiprocessor: 1,
+      descriptorBytes: connectorWork(team.ranks).size,
+    },
+    build: (traits) => plan.build(traits, { ranks: team.ranks, sizes: { ...sizes, connectors } }),
+    write: (view, base, args) => writeConnectorWork(view, base, shares, details, args),
+  };
+}
+
+/** As many threads as have something to do. */
+function threadsFor(
+  call: GpuCall,
+  protocol: RingProtocol,
+  blocks: number,
+  { threads: most, leastThreads }: ConnectorForm,
+): number {
+  const each = callBytes(call) / blocks / (protocol === 'LL' ? 8 : 16);
+  let threads = leastThreads;
+  while (threads < most && threads < each) threads *= 2;
+  return Math.min(most, threads);
+}
