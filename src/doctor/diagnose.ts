@@ -5,6 +5,7 @@ import type { Job } from './model/job.js';
 import { distinctPlaces, type Place } from './model/place.js';
 import { RULES } from './rules/registry.js';
 import type { Confidence, Culprit, Finding, Rule, Severity } from './rules/rule.js';
+import { runsOf } from './runs.js';
 
 /** What the fault of a verdict caused. */
 export interface Consequence {
@@ -23,33 +24,57 @@ export interface Verdict {
   readonly repair: string;
   readonly workaround: string | null;
   readonly consequences: readonly Consequence[];
+  /** Where the files hold several runs: the one that it is about; absent where it is about all of them. */
+  readonly run?: string;
 }
 
 interface Found {
   readonly rule: Rule;
   readonly finding: Finding;
   readonly consequences: Consequence[];
+  /** Names of the runs. */
+  readonly runs: string[];
 }
 
 const RANK: Readonly<Record<Severity, number>> = { error: 0, warning: 1, info: 2 };
 const TRUST: Readonly<Record<Confidence, number>> = { certain: 0, likely: 1, possible: 2 };
 
-/** The verdicts on a job, worst first. */
+/** The verdicts on a job, worst first. Several runs are judged one by one. */
 export function diagnose(job: Job, rules: readonly Rule[] = RULES): Verdict[] {
+  const runs = runsOf(job);
+  const found = new Map<string, Found>();
+  for (const run of runs) {
+    for (const one of judge(run.job, run.name, rules)) {
+      // What machines or files show that belong to all runs is said once.
+      const { text, culprit, evidence } = one.finding;
+      const key = JSON.stringify([one.rule.id, text, culprit, evidence]);
+      const known = found.get(key);
+      if (known === undefined) found.set(key, one);
+      else {
+        known.runs.push(run.name);
+        known.consequences.push(...one.consequences);
+      }
+    }
+  }
+  return [...found.values()].sort(byWeight).map((one) => verdictOf(one, runs.length));
+}
+
+const byWeight = (a: Found, b: Found): number =>
+  RANK[a.finding.severity] - RANK[b.finding.severity] ||
+  Number(isStandstill(b)) - Number(isStandstill(a)) ||
+  TRUST[a.finding.confidence] - TRUST[b.finding.confidence];
+
+/** What is found in one run, causes with their consequences. */
+function judge(job: Job, run: string, rules: readonly Rule[]): Found[] {
   const found = (rule: Rule, others: readonly Finding[]): Found[] =>
-    rule.find(job, others).map((finding) => ({ rule, finding, consequences: [] }));
+    rule.find(job, others).map((finding) => ({ rule, finding, consequences: [], runs: [run] }));
   const first = rules.filter(({ isLast }) => isLast !== true).flatMap((rule) => found(rule, []));
   const others = first.map(({ finding }) => finding);
   const all = [...first, ...rules.filter(({ isLast }) => isLast).flatMap((rule) => found(rule, others))];
-  const byWeight = [...all].sort(
-    (a, b) =>
-      RANK[a.finding.severity] - RANK[b.finding.severity] ||
-      Number(isStandstill(b)) - Number(isStandstill(a)) ||
-      TRUST[a.finding.confidence] - TRUST[b.finding.confidence],
-  );
+  all.sort(byWeight);
   const verdicts: Found[] = [];
-  for (const one of byWeight) {
-    const cause = causeOf(one, byWeight);
+  for (const one of all) {
+    const cause = causeOf(one, all);
     if (cause === undefined) verdicts.push(one);
     else {
       cause.consequences.push({
@@ -59,7 +84,7 @@ export function diagnose(job: Job, rules: readonly Rule[] = RULES): Verdict[] {
       });
     }
   }
-  return verdicts.map(verdictOf);
+  return verdicts;
 }
 
 /** A job that fails or stands still comes before one that is slow. */
@@ -92,7 +117,7 @@ function causeOf(
   return undefined;
 }
 
-function verdictOf({ rule, finding, consequences }: Found): Verdict {
+function verdictOf({ rule, finding, consequences, runs }: Found, all: number): Verdict {
   const { severity, confidence, text, culprit, repair, workaround } = finding;
   return {
     id: rule.id,
@@ -104,5 +129,6 @@ function verdictOf({ rule, finding, consequences }: Found): Verdict {
     repair,
     workaround,
     consequences,
+    ...(runs.length === all ? {} : { run: runs.join(', ') }),
   };
 }

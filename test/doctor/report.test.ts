@@ -57,7 +57,7 @@ describe('the report', () => {
     const runs = await report(
       [
         ['a.log', start('1', 0, 10)],
-        ['b.log', start('2', 0, 20)],
+        ['b.log', start('2', 0, 20).replaceAll('n1:', 'n2:')],
       ],
       400,
     );

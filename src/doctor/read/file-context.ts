@@ -27,14 +27,14 @@ export const kind = (context: FileContext, name: string): true => {
   return true;
 };
 
-/** The processes of a job by host and number, while files are read. */
+/** The processes of a job by file, host and number, while files are read. */
 export class ProcessTable {
   readonly #byKey = new Map<string, NcclProcess>();
 
   constructor(private readonly job: Job) {}
 
   get(host: string, pid: number, context: FileContext): NcclProcess {
-    const key = `${host}:${pid}`;
+    const key = `${host}:${pid}:${context.record.name}`;
     const known = this.#byKey.get(key);
     if (known !== undefined) return known;
     const process = newProcess(host, pid, here(context));

@@ -20,6 +20,7 @@ import { readMessage } from './nccl/messages.js';
 import { ncclTestsReader } from './nccl-tests.js';
 import { addQuotedErrors } from './quoted-errors.js';
 import { rasReader } from './ras-text.js';
+import { joinProcesses } from './same-process.js';
 import { shellReader } from './shell.js';
 import { gidReader, portReader } from './tools/adapters.js';
 import { gpuReader } from './tools/gpus.js';
@@ -64,6 +65,7 @@ export async function readJob(sources: Iterable<Source> | AsyncIterable<Source>)
     }
     reader.end();
   }
+  joinProcesses(job);
   attributeHosts(job);
   addQuotedErrors(job);
   return job;

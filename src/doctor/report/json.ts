@@ -6,7 +6,8 @@ import type { Verdict } from '../diagnose.js';
 import { expectations } from '../expected.js';
 import type { Job } from '../model/job.js';
 import type { Connection, NcclProcess } from '../model/process.js';
-import { notChecked, saysSomething } from './summary.js';
+import { runsOf } from '../runs.js';
+import { jobSummary, notChecked, saysSomething } from './summary.js';
 
 /** The object that `tutti doctor --json` prints. */
 export function jsonReport(job: Job, verdicts: readonly Verdict[]) {
@@ -14,6 +15,7 @@ export function jsonReport(job: Job, verdicts: readonly Verdict[]) {
     healthy:
       verdicts.length === 0 && saysSomething(job) && job.files.every(({ problems }) => problems.length === 0),
     verdicts: verdicts.map(({ text, ...verdict }) => ({ ...(plain(verdict) as object), text })),
+    runs: runsOf(job).map((run) => ({ name: run.name, summary: jobSummary(run.job) })),
     expected: plain(expectations(job)),
     notChecked: notChecked(job),
     model: modelOf(job),

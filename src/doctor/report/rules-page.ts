@@ -49,6 +49,8 @@ files, verdicts and facts of this machine into one archive in which names and ad
 - no job is called healthy as long as NCCL, a framework or a launcher reports a failure that no rule explains: the last
   rules quote it. A cause explains a symptom only if it can cause it and weighs as much, so a variable that costs speed
   never hides that ranks wait.
+- several runs in one collection of files (other communicators on the same GPUs) are judged one by one, and each verdict
+  names its run.
 - confidence: \`certain\`, \`likely\`, \`possible\`.
 - exit status: 0 healthy, 1 findings, 2 no findings, but a file could not be read, or one that was named by itself was
   not understood. In folders, files that are not understood are listed and do not count.

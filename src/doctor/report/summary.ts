@@ -6,6 +6,7 @@ import { hostsOfRun } from '../model/bench.js';
 import type { Job } from '../model/job.js';
 import type { NcclProcess } from '../model/process.js';
 import { hosts } from '../rules/queries.js';
+import { runsOf } from '../runs.js';
 
 const plural = (count: number, word: string): string => `${count} ${word}${count === 1 ? '' : 's'}`;
 
@@ -39,7 +40,8 @@ export function jobSummary(job: Job): string {
   ).length;
   const all = job.files.length;
   const files = read === all ? plural(read, 'file') : `${read} of ${plural(all, 'file')}`;
-  return `${files}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}`;
+  const runs = runsOf(job).length;
+  return `${runs > 1 ? `${runs} runs, ` : ''}${files}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}`;
 }
 
 /** Something in the input tells how a job went. */
@@ -78,11 +80,11 @@ export function notChecked(job: Job): NotChecked[] {
     `the logs of ${plural(ranksWithoutLog(job), 'rank')}`,
     'not given',
   );
-  const runs = separateRuns(job);
+  const runs = runsOf(job).length > 1 ? 1 : separateRuns(job);
   say(
     runs < 2,
     'each run by itself',
-    `the files hold ${runs} groups of processes that share no communicator; if they are runs, give each its own folder`,
+    `the files hold ${runs} groups of processes that share no communicator; if they are runs, give them one by one`,
   );
   if (job.processes.some(hasInfo)) {
     const hasEdges = job.processes.some(({ connections }) => connections.size > 0);

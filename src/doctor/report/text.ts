@@ -77,7 +77,7 @@ function problemLines(job: Job, style: Style): string[] {
 }
 
 function verdictLines(verdict: Verdict, style: Style, textOf: LineText, isWhole: boolean): string[] {
-  const { id, severity, confidence, text, evidence, repair, workaround, consequences } = verdict;
+  const { id, severity, confidence, text, evidence, repair, workaround, consequences, run } = verdict;
   const paint = severity === 'info' ? style.strong : style.warn;
   const row = (label: string, value: string): string[] => {
     const indent = ' '.repeat(LABEL + 2);
@@ -87,6 +87,7 @@ function verdictLines(verdict: Verdict, style: Style, textOf: LineText, isWhole:
   return [
     ...wrap(`${paint(severity)} ${style.strong(text)}`, style.width, '  '),
     `  ${style.dim(`${id}, ${confidence}`)}`,
+    ...(run === undefined ? [] : row('run', run)),
     ...evidence.slice(0, SHOWN).flatMap((place, i) => {
       const line = textOf(place);
       const where = `${place.file}:${place.line}`;
