@@ -121,20 +121,19 @@ export const COLLECTIVES = {
 
 export type Collective = keyof typeof COLLECTIVES;
 
+/** Numbers of everything that all ranks call alike, those included that only GPUs have. */
+const CALLS = { ...COLLECTIVES, gather: 7, scatter: 8 } as const;
+
 /** What must be equal on all ranks besides the count: 4 bits operation, 4 type, 4 operator, 20 root. */
 export function signatureOf(
-  collective: Collective,
+  collective: keyof typeof CALLS,
   type: ElementType,
   op: ReduceOp | undefined,
   root: number,
 ): number {
   const operator = op === undefined ? 15 : REDUCE_OPS[op];
   return (
-    (COLLECTIVES[collective] |
-      (ELEMENT_TYPES[type].code << 4) |
-      (operator << 8) |
-      ((root & 0xfffff) << 12)) >>>
-    0
+    (CALLS[collective] | (ELEMENT_TYPES[type].code << 4) | (operator << 8) | ((root & 0xfffff) << 12)) >>> 0
   );
 }
 
@@ -150,7 +149,7 @@ export function describeSignature(signature: number): {
   const types = Object.fromEntries(Object.entries(ELEMENT_TYPES).map(([name, info]) => [name, info.code]));
   const op = (signature >>> 8) & 15;
   return {
-    collective: nameOf(COLLECTIVES, signature & 15),
+    collective: nameOf(CALLS, signature & 15),
     type: nameOf(types, (signature >>> 4) & 15),
     op: op === 15 ? undefined : nameOf(REDUCE_OPS, op),
     root: signature >>> 12,

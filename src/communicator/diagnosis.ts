@@ -21,7 +21,7 @@ function ownEpoch(team: Team): number {
 /** A call in words, from its signature and count. */
 export function describeCall(signature: number, count: number): string {
   const { collective, type, op, root } = describeSignature(signature);
-  const rooted = collective === 'broadcast' || collective === 'reduce';
+  const rooted = ['broadcast', 'reduce', 'gather', 'scatter'].includes(collective);
   const parts = [`${collective} of ${count} ${type}`];
   if (op !== undefined) parts.push(`op ${op}`);
   if (rooted) parts.push(`root ${root}`);
@@ -70,7 +70,8 @@ function findMissing(team: Team, meets: boolean): { ranks: number[]; what: strin
   return { ranks: [], what: '' };
 }
 
-function listRanks(ranks: readonly number[]): string {
+/** `rank 3`, or `ranks 1, 2, 5`. */
+export function listRanks(ranks: readonly number[]): string {
   const shown = ranks.slice(0, 16).join(', ');
   const more = ranks.length > 16 ? ` and ${ranks.length - 16} more` : '';
   return ranks.length === 1 ? `rank ${shown}` : `ranks ${shown}${more}`;

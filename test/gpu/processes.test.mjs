@@ -9,6 +9,8 @@ const { deviceCount } = new CudaDriver();
 const CASES = Number(process.env.TUTTI_GPU_CASES ?? 100);
 const TEAMS = [[0, 0]];
 if (deviceCount > 1) TEAMS.push([0, 1], [1, 0, 1]);
+/** Once more as if they did not reach each other's memory. */
+const APART = TEAMS.at(-1).slice(0, 2);
 
 let port = 21000 + (process.pid % 4000);
 
@@ -67,21 +69,24 @@ async function start(gpus, task, args = [], { env = {}, onLine = () => {} } = {}
   }
 }
 
-for (const gpus of TEAMS) {
-  describe(`processes on GPUs ${gpus.join(', ')}`, () => {
+for (const gpus of [...TEAMS, APART]) {
+  const apart = gpus === APART;
+  const env = { NCCL_P2P_DISABLE: apart ? '1' : '0' };
+  describe(`processes on GPUs ${gpus.join(', ')}${apart ? ' without peer access' : ''}`, () => {
     it(`compute what the reference does (seed ${SEED})`, { timeout: 90_000 }, async () => {
-      for (const end of await start(gpus, 'compute', [String(SEED), String(CASES)])) {
+      for (const end of await start(gpus, 'compute', [String(SEED), String(CASES)], { env })) {
         assert.deepEqual(end.last?.result, [], end.errors);
         assert.equal(end.code, 0);
       }
     });
 
     it('pass messages in a ring', { timeout: 90_000 }, async () => {
-      for (const end of await start(gpus, 'ring')) assert.deepEqual(end.last?.result, [], end.errors);
+      for (const end of await start(gpus, 'ring', [], { env }))
+        assert.deepEqual(end.last?.result, [], end.errors);
     });
 
     it('go on when one takes memory while others wait for it in a kernel', { timeout: 90_000 }, async () => {
-      for (const end of await start(gpus, 'allocateLate')) {
+      for (const end of await start(gpus, 'allocateLate', [], { env })) {
         assert.deepEqual(end.last?.result, { late: 'done' }, end.errors);
       }
     });
@@ -90,6 +95,7 @@ for (const gpus of TEAMS) {
       const victim = gpus.length - 1;
       let killed = false;
       const ends = await start(gpus, 'callForEver', [], {
+        env,
         onLine: (rank, value, processes) => {
           if (rank !== victim || value.ready === undefined || killed) return;
           killed = true;
@@ -108,15 +114,40 @@ for (const gpus of TEAMS) {
     });
 
     it('are told when another one leaves that they wait for', { timeout: 90_000 }, async () => {
-      const [first] = await start(gpus, 'leaveAlone');
+      const [first] = await start(gpus, 'leaveAlone', [], { env });
       assert.equal(first.last?.result?.code, 'remoteError', first.errors);
       assert.match(first.last.result.message, /has closed the communicator/);
     });
 
-    it('end at the time limit when one does not come', { timeout: 90_000 }, async () => {
-      const ends = await start(gpus, 'stayAway', [], { env: { TIMEOUT_MS: '1500' } });
-      assert.equal(ends[0].last?.result?.code, 'timeout', ends[0].errors);
-      assert.ok(ends[0].last.result.ms < 8000);
+    it('end at the time limit, naming the rank, when one does not come', { timeout: 90_000 }, async () => {
+      const missing = gpus.length - 1;
+      const ends = await start(gpus, 'stayAway', [], { env: { ...env, TIMEOUT_MS: '1500' } });
+      const waiting = ends.slice(0, missing).map(({ last }) => last?.result);
+      assert.ok(
+        waiting.some((result) => result?.code === 'timeout'),
+        ends[0].errors,
+      );
+      for (const result of waiting) {
+        assert.equal(result?.rank, missing, result?.message);
+        assert.ok(result.ms < 8000);
+      }
+    });
+
+    it('are told when they call different things', { timeout: 90_000 }, async () => {
+      const ends = await start(gpus, 'differ', [], { env });
+      const results = ends.map(({ last }) => last?.result);
+      for (const [rank, result] of results.entries()) {
+        assert.equal(result?.code, 'invalidUsage', ends[rank].errors);
+        assert.ok(result.ms < 3000);
+      }
+      assert.ok(
+        results.some(({ message }) =>
+          /allReduce of 1000 float32, .* allReduce of 1001 float32|allReduce of 1001 float32, .* allReduce of 1000 float32/.test(
+            message,
+          ),
+        ),
+        results[0].message,
+      );
     });
   });
 }

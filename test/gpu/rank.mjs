@@ -69,7 +69,21 @@ async function stayAway(comm) {
     await comm.allReduce(a, a);
     return { code: 'none' };
   } catch (error) {
-    return { code: error.code, message: error.message, ms: Date.now() - begin };
+    return { code: error.code, rank: error.rank, message: error.message, ms: Date.now() - begin };
+  }
+}
+
+/** The last rank reduces one element more than the others. */
+async function differ(comm) {
+  const same = comm.alloc(Float32Array, 10);
+  await comm.allReduce(same, same);
+  const a = comm.alloc(Float32Array, comm.rank === comm.size - 1 ? 1001 : 1000);
+  const begin = Date.now();
+  try {
+    await comm.allReduce(a, a);
+    return { code: 'none' };
+  } catch (error) {
+    return { code: error.code, rank: error.rank, message: error.message, ms: Date.now() - begin };
   }
 }
 
@@ -113,7 +127,7 @@ const comm = await Communicator.fromEnv({
   device: cuda(Number(process.env.GPU ?? 0)),
   timeoutMs: Number(process.env.TIMEOUT_MS ?? 15_000),
 });
-const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate, ring };
+const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate, ring, differ };
 const begin = performance.now();
 const result = await tasks[task](comm);
 await comm.close();

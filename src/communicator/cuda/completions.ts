@@ -11,6 +11,8 @@ import { type Polled, pollSoon, stayEager } from './poller.js';
 interface Pending {
   readonly event: Event;
   readonly call: string;
+  /** Operations that the rank had begun. */
+  readonly operations: number;
   /** When it became the first that is waited for, or was asked for. */
   since: number;
   resolve(): void;
@@ -26,14 +28,17 @@ const SPARE_EVENTS = 64;
 export interface CompletionListener {
   /** Work on the GPU failed. */
   broken(cause: unknown): TuttiError;
-  /** The time limit of a call has passed. */
-  timeout(call: string, timeoutMs: number): TuttiError;
+  /** The time limit of a call has passed, when the rank had begun so many operations. */
+  timeout(call: string, timeoutMs: number, operations: number): TuttiError;
+  /** Why kernels were ended before they were done, if they were. */
+  ended(): TuttiError | undefined;
 }
 
 export class Completions implements Polled {
   readonly #device: CudaDevice;
   readonly #timeoutMs: number;
   readonly #listener: CompletionListener;
+  readonly #begun: () => number;
   readonly #spare: Event[] = [];
   #pending: Pending[] = [];
   #look: NodeJS.Timeout | undefined;
@@ -42,11 +47,12 @@ export class Completions implements Polled {
   readonly #busy = new Set<Stream>();
   #failure: TuttiError | undefined;
 
-  /** `timeoutMs` 0: no limit. */
-  constructor(device: CudaDevice, timeoutMs: number, listener: CompletionListener) {
+  /** `timeoutMs` 0: no limit. `begun` tells how many operations of all ranks this rank has begun. */
+  constructor(device: CudaDevice, timeoutMs: number, listener: CompletionListener, begun: () => number) {
     this.#device = device;
     this.#timeoutMs = timeoutMs;
     this.#listener = listener;
+    this.#begun = begun;
   }
 
   /** Resolves when everything that is in the stream now is done; `call` is for errors. */
@@ -54,8 +60,9 @@ export class Completions implements Polled {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const event = this.#spare.pop() ?? new Event(this.#device);
     event.record(stream);
+    const operations = this.#begun();
     const done = new Promise<void>((resolve, reject) => {
-      this.#pending.push({ event, call, since: performance.now(), resolve, reject });
+      this.#pending.push({ event, call, operations, since: performance.now(), resolve, reject });
     });
     pollSoon(this);
     return done;
@@ -77,13 +84,14 @@ export class Completions implements Polled {
   #lookAtStreams(): void {
     try {
       for (const stream of this.#busy) if (stream.isIdle) this.#busy.delete(stream);
+      if (this.#listener.ended() !== undefined) return;
     } catch (error) {
       this.#listener.broken(error);
       return;
     }
     if (this.#busy.size === 0) this.#stopLooking();
     else if (this.#timeoutMs > 0 && performance.now() - this.#busySince > this.#timeoutMs) {
-      this.#listener.timeout('a launch', this.#timeoutMs);
+      this.#listener.timeout('a launch', this.#timeoutMs, this.#begun());
     }
   }
 
@@ -96,6 +104,8 @@ export class Completions implements Polled {
   poll(now: number): boolean {
     try {
       while (this.#pending.length > 0 && this.#pending[0]!.event.isDone) {
+        // What was ended is not done; this fails all that wait.
+        if (this.#listener.ended() !== undefined) return false;
         const { event, resolve } = this.#pending.shift()!;
         if (this.#spare.length < SPARE_EVENTS) this.#spare.push(event);
         else event.destroy();
@@ -111,7 +121,7 @@ export class Completions implements Polled {
     const first = this.#pending[0];
     if (first === undefined) return false;
     if (this.#timeoutMs > 0 && now - first.since > this.#timeoutMs) {
-      this.#listener.timeout(first.call, this.#timeoutMs);
+      this.#listener.timeout(first.call, this.#timeoutMs, first.operations);
       return false;
     }
     return true;

@@ -10,6 +10,7 @@ import { createLocalCudaTeams } from './local-cuda-team.js';
 export interface LocalCudaOptions {
   readonly timeoutMs: number;
   readonly peerToPeer?: boolean;
+  readonly check?: boolean;
   /** For tests: a driver, programs and sizes other than those of the machine. */
   readonly driver?: CudaDriver;
   readonly programs?: GpuPrograms;

@@ -158,7 +158,7 @@ export class CudaCommunicator implements AsyncDisposable, GroupMember, CudaColle
       this.#gate.open = false;
       this.#completions.fail(error);
     });
-    this.#completions = new Completions(team.device, timeoutMs, this.#failure);
+    this.#completions = new Completions(team.device, timeoutMs, this.#failure, () => team.calls.begun);
     this.#queue = new LaunchQueue(team, this.#failure, this.#completions);
     this.#memory = new CudaMemory(team, this.#queue, this.#failure, this.#completions, (buffer) =>
       this.#forgetBuffer(buffer),
@@ -411,11 +411,8 @@ export class CudaCommunicator implements AsyncDisposable, GroupMember, CudaColle
     try {
       await this.#team.barrier('barrier');
     } catch (error) {
-      if (!TuttiError.is(error)) throw error;
-      const trouble = { kind: 'timeout', culprit: error.rank ?? this.rank } as const;
-      if (error.code === 'timeout') throw this.#failure.failWith(error, trouble);
       this.#failure.check();
-      throw this.#failure.failWith(error, { ...trouble, kind: 'aborted' });
+      throw this.#failure.meetingFailed(error);
     }
   }
 

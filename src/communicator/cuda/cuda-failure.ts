@@ -5,6 +5,8 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { describeTrouble } from '../diagnosis.js';
 import type { Trouble } from '../team.js';
+import type { CallMismatch } from './call-boards.js';
+import { describeCudaMismatch, describeCudaTimeout } from './cuda-diagnosis.js';
 import type { CudaTeam } from './cuda-team.js';
 
 export class CudaFailure {
@@ -24,7 +26,16 @@ export class CudaFailure {
 
   /** Throws the failure, if there is one: for what needs no other rank, such as copies. */
   checkOwn(): void {
-    if (this.#error !== undefined) throw this.#error;
+    const error = this.#error ?? this.ended();
+    if (error !== undefined) throw error;
+  }
+
+  /** The failure, if this rank's kernels were ended by somebody who could not tell this thread yet. */
+  ended(): TuttiError | undefined {
+    if (this.#error !== undefined) return this.#error;
+    const { trouble } = this.#team.calls;
+    if (trouble === undefined) return undefined;
+    return this.failWith(describeTrouble(trouble, this.#team.rank));
   }
 
   /** Before a call that all ranks make: throws the failure, also that somebody has left who would not make it. */
@@ -39,7 +50,7 @@ export class CudaFailure {
   failWith(error: TuttiError, trouble?: Trouble): TuttiError {
     if (this.#error !== undefined) return this.#error;
     this.#error = error;
-    this.#team.raiseAbort(trouble ?? { kind: 'aborted', culprit: error.rank ?? this.#team.rank });
+    this.#team.calls.raiseAbort(trouble ?? { kind: 'aborted', culprit: error.rank ?? this.#team.rank });
     if (trouble !== undefined) this.#team.tell(trouble, error.message);
     this.#onFailure(error);
     return error;
@@ -60,17 +71,25 @@ export class CudaFailure {
     });
   }
 
-  /** The time limit of a call has passed. */
-  timeout(call: string, timeoutMs: number): TuttiError {
+  /** The time limit of a call has passed, when this rank had begun so many operations. */
+  timeout(call: string, timeoutMs: number, operations: number): TuttiError {
+    const { error, trouble } = describeCudaTimeout(this.#team, call, timeoutMs, operations);
+    return this.failWith(error, trouble);
+  }
+
+  /** A meeting of all ranks on the host has failed, which names who did not come. */
+  meetingFailed(error: unknown): TuttiError {
+    if (this.#error !== undefined) return this.#error;
     const { rank } = this.#team;
-    return this.failWith(
-      new TuttiError(
-        'timeout',
-        `${call}: not done after ${timeoutMs} ms; some rank does not take part, calls something else, or is too slow`,
-        { rank },
-      ),
-      { kind: 'stalled', culprit: rank },
-    );
+    if (!TuttiError.is(error)) return this.broken(error);
+    const kind = error.code === 'timeout' ? 'timeout' : 'aborted';
+    return this.failWith(error, { kind, culprit: error.rank ?? rank });
+  }
+
+  /** Another rank calls something else. */
+  mismatch(found: CallMismatch): TuttiError {
+    const { error, trouble } = describeCudaMismatch(this.#team.rank, found);
+    return this.failWith(error, trouble);
   }
 
   /** This rank gives up for a reason of its own. */

@@ -2,11 +2,13 @@
  * One operation on a GPU, ready to be launched as often as wanted: the kernel that `gpuLaunch` chose and its
  * descriptor.
  */
+import { signatureOf } from '../../collectives/control-block.js';
 import { callBytes, type GpuCollective } from '../../collectives/gpu/call.js';
 import type { GpuLaunch } from '../../collectives/gpu/launch.js';
 import { KernelLaunch } from '../../device/cuda/kernel-launch.js';
 import { ELEMENT_TYPES } from '../../kernel/element-types.js';
 import type { CheckedCallOf } from '../call-check.js';
+import type { CallRecord } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
 
@@ -20,14 +22,20 @@ export interface Launchable {
   readonly isLoaded: boolean;
   /** Loads what it needs. Must not be called while kernels wait for each other on this GPU. */
   load(): void;
-  /** Operations that it stands for. */
-  readonly operations: number;
+  /** The operations of all ranks that it stands for. */
+  readonly records: readonly CallRecord[];
   /** Puts it into a stream; loaded it must be. `recorded`: the stream may be captured. */
   launch(stream: number, recorded: boolean): void;
 }
 
+/** What must be equal on all ranks besides the count. */
+function signatureOfCall({ collective, type, op, root }: DeviceCall): number {
+  const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
+  return signatureOf(collective, type, reduces ? op : undefined, root);
+}
+
 export class CudaOperation implements Launchable {
-  readonly operations = 1;
+  readonly records: readonly CallRecord[];
   readonly call: DeviceCall;
   readonly #team: CudaTeam;
   /** Undefined where nothing is launched: no elements, or a communicator of one rank. */
@@ -38,6 +46,7 @@ export class CudaOperation implements Launchable {
     this.#team = team;
     this.call = call;
     const { collective, type, op, count } = call;
+    this.records = [{ signature: signatureOfCall(call), count }];
     this.#plan =
       team.size === 1 || count === 0
         ? undefined

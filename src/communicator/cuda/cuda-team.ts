@@ -6,8 +6,9 @@ import type { GpuTeam } from '../../collectives/gpu/call.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import type { KernelWords } from '../../device/cuda/kernel-launch.js';
 import type { KernelLibrary } from '../../device/cuda/kernel-library.js';
+import type { ProcessIdentity } from '../../system/process-liveness.js';
 import type { Control } from '../local-control.js';
-import type { Trouble } from '../team.js';
+import type { CallBoards } from './call-boards.js';
 import type { DeviceBuffer } from './device-buffer.js';
 import type { GpuPrograms } from './gpu-programs.js';
 
@@ -31,8 +32,12 @@ export interface CudaTeam extends Control {
   readonly maps: number;
   /** What every kernel of this rank gets. */
   readonly words: KernelWords;
-  /** The statuses that blocks of this rank's kernels leave, in memory of the host. */
-  readonly statuses: Int32Array;
+  /** What the ranks call, and the words that end their kernels. */
+  readonly calls: CallBoards;
+  /** All ranks compare their calls before they begin, instead of finding out when they look at each other's boards. */
+  readonly check: boolean;
+  /** Processes of the other ranks; undefined for those of this one. */
+  readonly processes: readonly (ProcessIdentity | undefined)[];
 
   /** Memory for a buffer. */
   allocate(bytes: number): number;
@@ -45,14 +50,10 @@ export interface CudaTeam extends Control {
   /** Settles when all memory that was allocated or adopted so far can be named. Undefined: that is now. */
   mapped(): Promise<void> | undefined;
 
-  /** This rank has put so many operations on its GPU. */
-  countLaunches(operations: number): void;
   /** A rank that has left and will not make this rank's next call, or undefined. */
   departed(): number | undefined;
   /** Calls back when `departed` has begun to name somebody. */
   onDeparture(listener: () => void): void;
-  /** Ends the kernels of this rank, and of all ranks whose memory this process reaches. */
-  raiseAbort(trouble: Trouble): void;
   /** Says goodbye: afterwards nobody counts on this rank. Tells whether all ranks have done so. */
   farewell(): Promise<boolean>;
   /** Gives everything back; no kernel of this rank may run any more. */

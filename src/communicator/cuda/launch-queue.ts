@@ -10,6 +10,7 @@
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { Event, Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import type { CallRecord } from './call-boards.js';
 import type { Completions } from './completions.js';
 import type { CudaFailure } from './cuda-failure.js';
 import type { Launchable } from './cuda-operation.js';
@@ -91,8 +92,8 @@ export class LaunchQueue {
 
   /** Puts loaded work into that stream; only while `isPlain`. */
   launchPlain(work: Launchable): void {
+    this.#begin(work);
     work.launch(this.stream.handle, false);
-    this.#team.countLaunches(work.operations);
   }
 
   /** Whether a launch would happen at once. */
@@ -106,7 +107,12 @@ export class LaunchQueue {
 
   /** Puts work into a stream, at once or in its turn; undefined when it was at once. */
   submit(work: Launchable, stream: Stream): Promise<void> | undefined {
-    if (this.isReady(work)) {
+    return this.#submit(work, stream, this.#team.check && !this.#capturing && work.records.length > 0);
+  }
+
+  /** `compares`: all ranks tell each other first what they are about to do. */
+  #submit(work: Launchable, stream: Stream, compares: boolean): Promise<void> | undefined {
+    if (!compares && this.isReady(work)) {
       this.#launch(work, stream);
       return undefined;
     }
@@ -117,7 +123,7 @@ export class LaunchQueue {
         { rank: this.#team.rank },
       );
     }
-    const launched = this.#inTurn(work, stream, this.#turn);
+    const launched = this.#inTurn(work, stream, this.#turn, compares);
     const turn = launched
       .catch(() => {})
       .then(() => {
@@ -129,7 +135,8 @@ export class LaunchQueue {
 
   /** Puts work into a stream now. Throws `invalidUsage` when it would have to wait. */
   launchNow(work: Launchable, stream: Stream): void {
-    if (this.submit(work, stream) === undefined) return;
+    // Who does not wait for others is compared by what it leaves on its board.
+    if (this.#submit(work, stream, false) === undefined) return;
     throw new TuttiError(
       'invalidUsage',
       `${work.name}: run() came before earlier calls, or the loading of its kernel, were done; await its \`ready\` first, or use start()`,
@@ -147,14 +154,47 @@ export class LaunchQueue {
     if (isIdle(this.#team.device)) work.load();
   }
 
-  async #inTurn(work: Launchable, stream: Stream, before: Promise<void> | undefined): Promise<void> {
+  async #inTurn(
+    work: Launchable,
+    stream: Stream,
+    before: Promise<void> | undefined,
+    compares: boolean,
+  ): Promise<void> {
     await before;
     this.#failure.check();
+    if (compares) await this.#compare(work);
     await this.#team.mapped();
     this.#failure.check();
     while (!this.#mayLoad(work)) await this.#idle();
     this.#failure.check();
     this.#launch(work, stream);
+  }
+
+  /** All ranks tell each other what they are about to do. Throws where they do not agree. */
+  async #compare({ records }: Launchable): Promise<void> {
+    let all: CallRecord[][];
+    try {
+      const own = Float64Array.from(records.flatMap(({ signature, count }) => [signature, count]));
+      const parts = await this.#team.allGather(new Uint8Array(own.buffer), 'check');
+      all = parts.map((bytes) => {
+        const values = new Float64Array(bytes.slice().buffer);
+        return Array.from({ length: values.length / 2 }, (_, i) => ({
+          signature: values[2 * i]!,
+          count: values[2 * i + 1]!,
+        }));
+      });
+    } catch (error) {
+      throw this.#failure.meetingFailed(error);
+    }
+    for (const [peer, others] of all.entries()) {
+      for (let i = 0; i < Math.max(records.length, others.length); i++) {
+        const own = records[i];
+        const other = others[i];
+        if (own?.signature === other?.signature && own?.count === other?.count) continue;
+        throw this.#failure.mismatch({ own, peer, other });
+      }
+    }
+    this.#failure.check();
   }
 
   /** Resolves when the GPU has done what this process has put on it, or the communicator has failed. */
@@ -177,8 +217,14 @@ export class LaunchQueue {
 
   #launch(work: Launchable, stream: Stream): void {
     if (stream !== this.#last) this.#follow(stream);
+    if (!this.#capturing) this.#begin(work);
     work.launch(stream.handle, this.#capturing || stream !== this.stream);
-    if (!this.#capturing) this.#team.countLaunches(work.operations);
+  }
+
+  /** Shows the other ranks what is about to run. Throws where another one does something else. */
+  #begin({ records }: Launchable): void {
+    const mismatch = this.#team.calls.begin(records);
+    if (mismatch !== undefined) throw this.#failure.mismatch(mismatch);
   }
 
   /** Lets a stream wait for the last launch, which went into another one. */

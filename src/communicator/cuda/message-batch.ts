@@ -2,6 +2,7 @@
 import { type GpuMessage, gpuMessages, type MessageLaunch } from '../../collectives/gpu/message-launch.js';
 import { KernelLaunch } from '../../device/cuda/kernel-launch.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { listRanks } from '../diagnosis.js';
 import type { PreparedWork } from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
@@ -13,10 +14,21 @@ export interface Message {
   readonly buffer: DeviceBuffer;
 }
 
+/** `send to rank 1, recv from ranks 0, 2`. */
+function inWords(messages: readonly Message[]): string {
+  const peers = (kind: Message['kind']) =>
+    [...new Set(messages.filter((one) => one.kind === kind).map(({ peer }) => peer))].sort((a, b) => a - b);
+  const part = (kind: Message['kind'], with_: string) => {
+    const list = peers(kind);
+    return list.length === 0 ? [] : [`${kind} ${with_} ${listRanks(list)}`];
+  };
+  return [...part('send', 'to'), ...part('recv', 'from')].join(', ');
+}
+
 export class MessageBatch implements PreparedWork {
-  readonly name = 'send and recv';
+  readonly name: string;
   /** Ranks differ in what they send and receive, so these are not counted among what all of them do. */
-  readonly operations = 0;
+  readonly records = [];
   readonly #team: CudaTeam;
   readonly #messages: readonly Message[];
   readonly #launches: readonly MessageLaunch[];
@@ -25,6 +37,7 @@ export class MessageBatch implements PreparedWork {
   constructor(team: CudaTeam, messages: readonly Message[]) {
     this.#team = team;
     this.#messages = messages;
+    this.name = inWords(messages);
     // Names are known once peers have mapped the buffers; how messages are cut does not depend on them.
     this.#launches = this.#plan(() => 0);
   }

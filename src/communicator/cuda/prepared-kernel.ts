@@ -4,13 +4,13 @@
  */
 import { Graph } from '../../device/cuda/graph.js';
 import { Stream } from '../../device/cuda/stream.js';
+import type { CallRecord } from './call-boards.js';
 import type { CudaOperation } from './cuda-operation.js';
 import type { PreparedWork } from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
 
 export class PreparedKernel implements PreparedWork {
-  readonly operations = 1;
   readonly #team: CudaTeam;
   readonly #operation: CudaOperation;
   #graph: Graph | undefined;
@@ -22,6 +22,10 @@ export class PreparedKernel implements PreparedWork {
 
   get name(): string {
     return this.#operation.name;
+  }
+
+  get records(): readonly CallRecord[] {
+    return this.#operation.records;
   }
 
   get explanation(): string {

@@ -1,18 +1,17 @@
 /**
- * What a rank needs of its GPU: the context, an area, words through which host and kernels talk, and kernels.
+ * What a rank needs of its GPU: the context, kernels, a board (through which host and kernels talk) and an area (through
+ * which kernels of all ranks do).
  */
-import { type AreaSizes, areaLayout, MAX_GPU_BLOCKS } from '../../collectives/gpu/area.js';
+import { type AreaSizes, areaLayout } from '../../collectives/gpu/area.js';
 import { CubinCache } from '../../device/cuda/cubin-cache.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
-import { DeviceMemory, HostMemory } from '../../device/cuda/device-memory.js';
+import { DeviceMemory, RegisteredMemory } from '../../device/cuda/device-memory.js';
 import type { CudaDriver } from '../../device/cuda/driver.js';
 import type { KernelWords } from '../../device/cuda/kernel-launch.js';
 import { KernelLibrary } from '../../device/cuda/kernel-library.js';
 import { Stream } from '../../device/cuda/stream.js';
-import { encodeTrouble, type Trouble } from '../team.js';
-
-/** The abort word has a line of the cache for itself; statuses follow. */
-const STATUS_OFFSET = 256;
+import { type HostDevice, WASM_PAGE } from '../../device/host/host-device.js';
+import { allocateBoard, BOARD_BYTES, RankBoard } from './rank-board.js';
 
 const libraries = new WeakMap<CudaDevice, KernelLibrary>();
 
@@ -48,57 +47,95 @@ function zeroedMemory(device: CudaDevice, bytes: number): DeviceMemory {
   }
 }
 
+/** Bytes of an area in memory of the host: whole pages of every system. */
+export function hostAreaBytes(ranks: number, sizes: AreaSizes): number {
+  return Math.ceil(areaLayout(ranks, sizes).bytes / WASM_PAGE) * WASM_PAGE;
+}
+
+/** Where the kernels of this rank find its area. */
+export interface RankArea {
+  readonly address: number;
+  /** Address in the heap, where it is memory of the host. */
+  readonly heapAddress?: number;
+}
+
 export class RankResources {
   readonly device: CudaDevice;
   /** Whether kernels may be launched that begin before the one before is over. */
   readonly overlaps: boolean;
   readonly kernels: KernelLibrary;
-  /** The rank's area, zeroed. */
-  readonly area: { readonly address: number; free(): void };
   readonly words: KernelWords;
-  readonly statuses: Int32Array;
-  readonly #host: HostMemory;
-  readonly #abort: Int32Array;
+  /** Address of the board in the heap. */
+  readonly board: number;
+  readonly #host: HostDevice;
+  readonly #boardMemory: RegisteredMemory;
+  #area: RankArea | undefined;
+  #areaMemory: DeviceMemory | RegisteredMemory | undefined;
   #closed = false;
 
-  /**
-   * `onHost`: the area is memory of the host, which all GPUs reach. Throws `unhandledCudaError`, and keeps nothing, when
-   * there is no room for it.
-   */
-  constructor(driver: CudaDriver, device: CudaDevice, ranks: number, sizes: AreaSizes, onHost = false) {
+  /** Throws `unhandledCudaError` or `systemError`, and keeps nothing, when the GPU or the host cannot give it. */
+  constructor(driver: CudaDriver, device: CudaDevice, host: HostDevice) {
     this.device = device;
+    this.#host = host;
     this.overlaps = device.major >= OVERLAPPING_MAJOR && driver.version >= EXTENDED_LAUNCHES;
     device.retain();
-    let host: HostMemory | undefined;
-    let area: RankResources['area'] | undefined;
+    let board: number | undefined;
     try {
       this.kernels = kernelsOf(driver, device);
-      host = new HostMemory(device, STATUS_OFFSET + MAX_GPU_BLOCKS * 4);
-      const { bytes } = areaLayout(ranks, sizes);
-      area = onHost ? new HostMemory(device, bytes) : zeroedMemory(device, bytes);
+      board = allocateBoard(host);
+      this.#boardMemory = new RegisteredMemory(device, host.baseAddress + board, BOARD_BYTES);
     } catch (error) {
-      area?.free();
-      host?.free();
+      if (board !== undefined) host.free(board);
       device.release();
       throw error;
     }
-    this.area = area;
-    this.#host = host;
-    this.words = { abort: host.address, status: host.address + STATUS_OFFSET };
-    this.#abort = new Int32Array(host.buffer, 0, 1);
-    this.statuses = new Int32Array(host.buffer, STATUS_OFFSET, MAX_GPU_BLOCKS);
+    this.board = board;
+    const { address } = this.#boardMemory;
+    const { abort, statuses } = RankBoard.fields;
+    this.words = { abort: address + abort.offset, status: address + statuses.offset };
   }
 
-  /** Ends this rank's kernels; the first reason stays. */
-  raiseAbort(trouble: Trouble): void {
-    if (!this.#closed) Atomics.compareExchange(this.#abort, 0, 0, encodeTrouble(trouble));
+  /** The area; it must have been made. */
+  get area(): RankArea {
+    return this.#area!;
   }
 
-  close(): void {
+  /**
+   * Makes the area, all zeros: in the GPU's memory, or with `onHost` in that of the host, which all GPUs reach. Throws
+   * `unhandledCudaError` when there is no room.
+   */
+  makeArea(ranks: number, sizes: AreaSizes, onHost: boolean): void {
+    if (!onHost) {
+      const memory = zeroedMemory(this.device, areaLayout(ranks, sizes).bytes);
+      this.#areaMemory = memory;
+      this.#area = { address: memory.address };
+      return;
+    }
+    const bytes = hostAreaBytes(ranks, sizes);
+    const heapAddress = this.#host.allocate(bytes, WASM_PAGE);
+    try {
+      const memory = new RegisteredMemory(this.device, this.#host.baseAddress + heapAddress, bytes);
+      this.#areaMemory = memory;
+      this.#area = { address: memory.address, heapAddress };
+    } catch (error) {
+      this.#host.free(heapAddress);
+      throw error;
+    }
+  }
+
+  /**
+   * Gives everything back. With `keepShared` others may still write into memory of the host that they have mapped: it
+   * is not used for anything else afterwards.
+   */
+  close(keepShared = false): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.area.free();
-    this.#host.free();
+    this.#areaMemory?.free();
+    this.#boardMemory.free();
+    if (!keepShared) {
+      if (this.#area?.heapAddress !== undefined) this.#host.free(this.#area.heapAddress);
+      this.#host.free(this.board);
+    }
     this.device.release();
   }
 }

@@ -1,5 +1,6 @@
 /** Calls of a communicator that were recorded in a CUDA graph and are replayed together. */
 import { Graph } from '../../device/cuda/graph.js';
+import type { CallRecord } from './call-boards.js';
 import type { PreparedWork } from './cuda-prepared.js';
 import type { DeviceBuffer } from './device-buffer.js';
 import type { LaunchQueue } from './launch-queue.js';
@@ -8,23 +9,21 @@ export class RecordedGraph implements PreparedWork {
   readonly name = 'graph';
   readonly isLoaded = true;
   readonly #graph: Graph;
-  readonly #users: readonly { uses(buffer: DeviceBuffer): boolean }[];
+  readonly #users: readonly PreparedWork[];
+  readonly records: readonly CallRecord[];
 
-  /** Records what `record` calls; `users` says afterwards what works on which buffers. */
-  constructor(queue: LaunchQueue, record: () => readonly { uses(buffer: DeviceBuffer): boolean }[]) {
-    let users: readonly { uses(buffer: DeviceBuffer): boolean }[] = [];
+  /** Records what `record` calls; it returns what was called. */
+  constructor(queue: LaunchQueue, record: () => readonly PreparedWork[]) {
+    let users: readonly PreparedWork[] = [];
     this.#graph = Graph.capture(queue.stream, () => {
       users = queue.whileCapturing(record);
     });
     this.#users = users;
+    this.records = users.flatMap(({ records }) => records);
   }
 
   get explanation(): string {
     return `a graph of ${this.#users.length} ${this.#users.length === 1 ? 'call' : 'calls'}`;
-  }
-
-  get operations(): number {
-    return this.#users.length;
   }
 
   load(): void {}

@@ -11,11 +11,13 @@ export const CUDA = {
   noDevice: 100,
   invalidDevice: 101,
   invalidContext: 201,
-  peerAccessAlreadyEnabled: 704,
   noBinaryForGpu: 209,
+  peerAccessUnsupported: 217,
   unsupportedPtxVersion: 222,
   notFound: 500,
   notReady: 600,
+  peerAccessAlreadyEnabled: 704,
+  hostMemoryAlreadyRegistered: 712,
   systemDriverMismatch: 803,
 } as const;
 

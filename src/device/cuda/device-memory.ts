@@ -8,7 +8,7 @@ import type { CudaDevice } from './cuda-device.js';
 import { CUDA } from './cuda-error.js';
 import { IPC_HANDLE_BYTES, type Out } from './driver-functions.js';
 
-/** CU_MEMHOSTALLOC_PORTABLE and _DEVICEMAP: for all contexts, at an address that kernels can use. */
+/** CU_MEMHOSTALLOC_ and CU_MEMHOSTREGISTER_PORTABLE and _DEVICEMAP: for all contexts, at an address that kernels can use. */
 const HOST_FLAGS = 1 | 2;
 
 /** CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS: opening makes the GPU's peers reach it. */
@@ -132,6 +132,49 @@ export class HostMemory {
     const { calls } = this.#device;
     this.#device.makeCurrent();
     calls.check(calls.functions.cuMemFreeHost(this.#host), 'free pinned host memory');
+  }
+}
+
+/**
+ * Memory of the host that kernels of all GPUs of this process reach, while it is registered. The memory itself, whole
+ * pages, is somebody else's and must stay: whoever gives it back frees this first.
+ */
+export class RegisteredMemory {
+  readonly bytes: number;
+  /** Where kernels find it. */
+  readonly address: number;
+  readonly #device: CudaDevice;
+  readonly #host: number;
+  /** Registered by this object, not by another one before. */
+  readonly #own: boolean;
+  #freed = false;
+
+  /** `host` is the address of the first byte for the process. Throws `unhandledCudaError` where it cannot be pinned. */
+  constructor(device: CudaDevice, host: number, bytes: number) {
+    const { calls } = device;
+    device.makeCurrent();
+    this.#device = device;
+    this.#host = host;
+    this.bytes = bytes;
+    const what = `let ${device.label} reach ${bytesText(bytes)} of host memory`;
+    const code = calls.functions.cuMemHostRegister(host, bytes, HOST_FLAGS);
+    this.#own = code !== CUDA.hostMemoryAlreadyRegistered;
+    if (this.#own) calls.check(code, what);
+    try {
+      this.address = calls.value((out) => calls.functions.cuMemHostGetDevicePointer(out, host, 0), what);
+    } catch (error) {
+      if (this.#own) calls.functions.cuMemHostUnregister(host);
+      throw error;
+    }
+  }
+
+  free(): void {
+    if (this.#freed) return;
+    this.#freed = true;
+    if (!this.#own) return;
+    const { calls } = this.#device;
+    this.#device.makeCurrent();
+    calls.check(calls.functions.cuMemHostUnregister(this.#host), 'give host memory back');
   }
 }
 

@@ -33,6 +33,8 @@ export interface DriverFunctions {
   cuMemGetInfo(free: Out, total: Out): number;
   cuMemHostAlloc(address: Out, bytes: number, flags: number): number;
   cuMemFreeHost(address: number): number;
+  cuMemHostRegister(address: number, bytes: number, flags: number): number;
+  cuMemHostUnregister(address: number): number;
   cuMemHostGetDevicePointer(address: Out, host: number, flags: number): number;
   cuMemcpyHtoDAsync(to: number, from: ArrayBufferView, bytes: number, stream: number): number;
   cuMemcpyDtoHAsync(to: ArrayBufferView, from: number, bytes: number, stream: number): number;
@@ -137,6 +139,8 @@ export const DECLARATIONS: Readonly<Record<keyof DriverFunctions, string>> = {
   cuMemGetInfo: 'int cuMemGetInfo_v2(_Out_ size_t *free, _Out_ size_t *total)',
   cuMemHostAlloc: 'int cuMemHostAlloc(_Out_ uintptr_t *address, size_t bytes, uint32_t flags)',
   cuMemFreeHost: 'int cuMemFreeHost(uintptr_t address)',
+  cuMemHostRegister: 'int cuMemHostRegister_v2(uintptr_t address, size_t bytes, uint32_t flags)',
+  cuMemHostUnregister: 'int cuMemHostUnregister(uintptr_t address)',
   cuMemHostGetDevicePointer:
     'int cuMemHostGetDevicePointer_v2(_Out_ uintptr_t *address, uintptr_t host, uint32_t flags)',
   cuMemcpyHtoDAsync:

@@ -3,10 +3,13 @@ import { describe, expect, it } from 'vitest';
 import { effort } from '../../effort.js';
 import { randomCase, runCase, ways } from '../../gpu/cases.mjs';
 import { randomFrom } from '../../gpu/random.mjs';
-import { fakeGpus, fakeProcesses } from './fake-gpus.js';
+import { apartProcesses, fakeGpus, fakeProcesses } from './fake-gpus.js';
 
 /** GPUs that do not reach each other. */
 const apart: typeof fakeGpus = (gpus, options) => fakeGpus(gpus, { ...options, access: (a, b) => a === b });
+
+/** Ranks that compare what they call. */
+const compared: typeof fakeGpus = (gpus, options) => fakeGpus(gpus, { ...options, check: true });
 
 /** Calls of each team in each way. */
 const CASES = effort(5, 40);
@@ -15,8 +18,10 @@ const TEAMS = [
   ['one rank', fakeGpus, [0]],
   ['two ranks on a GPU', fakeGpus, [0, 0]],
   ['three ranks on two GPUs', fakeGpus, [0, 1, 1]],
+  ['two ranks with check', compared, [0, 1]],
   ['two ranks that meet in memory of the host', apart, [0, 1]],
   ['three processes on two GPUs', fakeProcesses, [0, 1, 1]],
+  ['three processes that meet in memory of the host', apartProcesses, [0, 1, 1]],
 ] as const;
 
 describe.each(TEAMS)('%s', (_, open, gpus) => {

@@ -13,6 +13,7 @@ import type { GpuPrograms } from '#src/communicator/cuda/gpu-programs.js';
 import { openCudaProcessTeam } from '#src/communicator/cuda/process-cuda-team.js';
 import { resolveSettings } from '#src/communicator/settings.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
+import { HostDevice } from '#src/device/host/host-device.js';
 import { TuttiError } from '#src/errors/tutti-error.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
 import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
@@ -25,6 +26,9 @@ const SIZES: AreaSizes = {
   pairBankBytes: 256,
   stageBytes: 6144,
 };
+
+/** Heap of a rank that takes itself for a process, bytes. */
+const HEAP_BYTES = 16 << 20;
 
 /** Data up to this many bytes go as LL lines. */
 const LL_BYTES = 256;
@@ -64,30 +68,44 @@ export function fakePrograms(driver: FakeDriver): GpuPrograms {
 /** Communicators of ranks on these GPUs that take each other for processes. */
 export async function fakeProcesses(
   gpus: readonly number[],
-  options: FakeDriverOptions & { timeoutMs?: number; fail?: FakeDriver['failures'] } = {},
+  options: FakeDriverOptions & {
+    timeoutMs?: number;
+    check?: boolean;
+    fail?: FakeDriver['failures'];
+    env?: Readonly<Record<string, string>>;
+  } = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, fail, ...rest } = options;
+  const { timeoutMs = 5000, check = false, fail, env = {}, ...rest } = options;
   const fake = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   for (const [name, failure] of fail ?? []) fake.failures.set(name, failure);
   const driver = new CudaDriver(fake);
-  const settings = resolveSettings({ timeoutMs }, {});
+  const settings = resolveSettings({ timeoutMs, check }, env);
   const programs = fakePrograms(fake);
   const root = await createUniqueId();
   const { id } = root;
-  const comms = await Promise.all(
+  const hosts: HostDevice[] = [];
+  let comms: CudaCommunicator[] = [];
+  onTestFinished(async () => {
+    await Promise.all(comms.map((comm) => comm.close()));
+    await Promise.all(hosts.map((host) => host.close()));
+    root.close();
+  });
+  comms = await Promise.all(
     gpus.map(async (gpu, rank) => {
       const bootstrap = await Bootstrap.connect({ id, rank, size: gpus.length, timeoutMs: 10_000 });
       const open = () => ({ driver, device: driver.device(gpu) });
-      const more = { settings, programs, chunkBytes: 65536, identity: `process of rank ${rank}` };
+      const host = new HostDevice({ heapBytes: HEAP_BYTES, localRanks: gpus.length });
+      hosts.push(host);
+      const more = { settings, programs, chunkBytes: 65536, identity: `process of rank ${rank}`, host };
       return new CudaCommunicator(await openCudaProcessTeam(bootstrap, open, more), timeoutMs);
     }),
   );
-  onTestFinished(async () => {
-    await Promise.all(comms.map((comm) => comm.close()));
-    root.close();
-  });
   return { driver: fake, cudaDriver: driver, comms };
 }
+
+/** Processes whose GPUs do not reach each other's memory, or may not. */
+export const apartProcesses: typeof fakeProcesses = (gpus, options) =>
+  fakeProcesses(gpus, { ...options, env: { NCCL_P2P_DISABLE: '1' } });
 
 export interface FakeGpus {
   readonly driver: FakeDriver;
@@ -99,14 +117,14 @@ export interface FakeGpus {
 /** Communicators of ranks on these GPUs; they are closed at the end of the test. */
 export async function fakeGpus(
   gpus: readonly number[],
-  options: FakeDriverOptions & { timeoutMs?: number } = {},
+  options: FakeDriverOptions & { timeoutMs?: number; check?: boolean } = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, ...rest } = options;
+  const { timeoutMs = 5000, check = false, ...rest } = options;
   const driver = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   const cudaDriver = new CudaDriver(driver);
   const comms = await createLocalCudaCommunicators(
     gpus.map((gpu) => cuda(gpu)),
-    { timeoutMs, driver: cudaDriver, programs: fakePrograms(driver), chunkBytes: 65536 },
+    { timeoutMs, check, driver: cudaDriver, programs: fakePrograms(driver), chunkBytes: 65536 },
   );
   onTestFinished(async () => {
     await Promise.all(comms.map((comm) => comm.close()));

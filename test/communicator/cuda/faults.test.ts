@@ -1,6 +1,7 @@
 /** Bad input and faults of communicators on GPUs: clear errors, nobody hangs, everything is given back. */
 import { describe, expect, it } from 'vitest';
 import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
+import type { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
 import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
 import { CUDA } from '#src/device/cuda/cuda-error.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
@@ -40,7 +41,7 @@ describe('opening', () => {
   it('gives everything back when any step fails', async () => {
     const steps = [
       'cuDevicePrimaryCtxRetain',
-      'cuMemHostAlloc',
+      'cuMemHostRegister',
       'cuMemAlloc',
       'cuMemsetD8Async',
       'cuStreamCreate',
@@ -112,15 +113,22 @@ describe('calls', () => {
     expect(() => a!.wrap(Number.NaN, Int8Array, 1)).toThrow('no address');
   });
 
-  it('end with the time limit when a rank does not come, at that rank too', async () => {
-    const { comms } = await fakeGpus([0, 0, 0], { timeoutMs: 150 });
+  it.each([
+    ['in one process', fakeGpus],
+    ['in processes', fakeProcesses],
+  ] as const)('%s: end with the time limit when a rank does not come, which is named', async (_, start) => {
+    const { comms } = await start([0, 0, 0], { timeoutMs: 150 });
     const buffers = comms.map((comm) => comm.alloc(Float32Array, 10));
+    await Promise.all(comms.map((comm) => comm.synchronize()));
     const begin = Date.now();
     const ends = await Promise.all(
       [0, 1].map((rank) => errorOf(comms[rank]!.allReduce(buffers[rank]!, buffers[rank]!))),
     );
     expect(Date.now() - begin).toBeLessThan(2000);
     expect(ends.map(({ code }) => code).sort()).toEqual(['remoteError', 'timeout']);
+    expect(ends.map(({ rank }) => rank)).toEqual([2, 2]);
+    const [first] = ends.filter(({ code }) => code === 'timeout');
+    expect(first!.message).toBe('allReduce: not done after 150 ms; rank 2 did not call it');
     expect(await codeOf(comms[2]!.allReduce(buffers[2]!, buffers[2]!))).toBe('remoteError');
     expect(await codeOf(comms[2]!.barrier())).toBe('remoteError');
   });
@@ -131,7 +139,7 @@ describe('calls', () => {
     const prepared = comms[0]!.prepare.allReduce(buffer, buffer);
     prepared.run();
     await new Promise((resolve) => setTimeout(resolve, 400));
-    expect(() => prepared.run()).toThrow('not done after 100 ms');
+    expect(() => prepared.run()).toThrow('not done after 100 ms; rank 1 did not call it');
     await Promise.all(comms.map((comm) => comm.close()));
     expect(driver.leaks).toEqual([]);
   });
@@ -266,9 +274,106 @@ describe('a rank that has made all its calls may close', () => {
   });
 });
 
+describe('calls that differ', () => {
+  const differing: readonly [string, RegExp, (comm: CudaCommunicator) => Promise<void>][] = [
+    [
+      'in size',
+      /rank (\d) calls allReduce of (10|11) float32, op sum, rank (\d) calls allReduce of (10|11) float32, op sum/,
+      async (comm) => {
+        const buffer = comm.alloc(Float32Array, comm.rank === 1 ? 11 : 10);
+        return comm.allReduce(buffer, buffer);
+      },
+    ],
+    [
+      'in operator',
+      /allReduce of 10 float32, op (sum|max), .*allReduce of 10 float32, op (sum|max)/,
+      async (comm) => {
+        const buffer = comm.alloc(Float32Array, 10);
+        return comm.allReduce(buffer, buffer, { op: comm.rank === 1 ? 'max' : 'sum' });
+      },
+    ],
+    [
+      'in root',
+      /gather of 4 int32, root (1|2), .*gather of 4 int32, root (1|2)/,
+      async (comm) =>
+        comm.gather(comm.alloc(Int32Array, 4), comm.alloc(Int32Array, 12), { root: comm.rank === 1 ? 2 : 1 }),
+    ],
+    [
+      'in kind',
+      /broadcast of 8 uint8, root 0, .*scatter of 8 uint8, root 0|scatter of 8 uint8, root 0, .*broadcast of 8 uint8/,
+      async (comm) =>
+        comm.rank === 1
+          ? comm.broadcast(comm.alloc(Uint8Array, 8))
+          : comm.scatter(comm.alloc(Uint8Array, 24), comm.alloc(Uint8Array, 8)),
+    ],
+  ];
+
+  it.each(differing)('%s: end with an error that names both', async (_, text, call) => {
+    const starts = [fakeGpus, fakeProcesses];
+    for (const start of starts) {
+      const { comms, driver } = await start([0, 1, 1]);
+      const begin = Date.now();
+      const ends = await Promise.all(comms.map((comm) => errorOf(call(comm))));
+      expect(Date.now() - begin).toBeLessThan(2000);
+      expect(ends.map(({ code }) => code)).toEqual(['invalidUsage', 'invalidUsage', 'invalidUsage']);
+      expect(ends.some(({ message }) => text.test(message))).toBe(true);
+      for (const { message } of ends)
+        expect(message).toMatch(/the ranks (do different things|made different)/);
+      await Promise.all(comms.map((comm) => comm.close()));
+      expect(driver.leaks).toEqual([]);
+    }
+  });
+
+  it.each([
+    ['in one process', fakeGpus],
+    ['in processes', fakeProcesses],
+  ] as const)('%s, with check: all ranks hear of it before anything begins', async (_, start) => {
+    const { comms, driver } = await start([0, 1], { check: true, timeoutMs: 300 });
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 5));
+    await Promise.all(comms.map((comm, rank) => comm.allReduce(buffers[rank]!, buffers[rank]!)));
+    const { launches } = driver;
+    const late = await errorOf(comms[0]!.allReduce(buffers[0]!, buffers[0]!));
+    expect([late.code, late.rank, driver.launches]).toEqual(['timeout', 1, launches]);
+    expect(late.message).toContain('rank 1');
+    const again = await start([0, 1], { check: true });
+    const before = again.driver.launches;
+    const ends = await Promise.all(
+      again.comms.map(async (comm, rank) => {
+        const buffer = comm.alloc(Int32Array, 5);
+        return errorOf(rank === 0 ? comm.allReduce(buffer, buffer) : comm.broadcast(buffer));
+      }),
+    );
+    expect(again.driver.launches).toBe(before);
+    for (const { code, message } of ends) {
+      expect(code).toBe('invalidUsage');
+      expect(message).toMatch(/rank \d calls (allReduce|broadcast) of 5 int32|made different calls/);
+    }
+  });
+
+  it('are found in prepared operations and graphs too', async () => {
+    for (const way of ['prepare', 'capture'] as const) {
+      const { comms } = await fakeGpus([0, 0]);
+      const operations = comms.map((comm, rank) => {
+        const [a, b] = [comm.alloc(Int32Array, 6), comm.alloc(Int32Array, 6)];
+        const options = { op: rank === 0 ? 'min' : 'prod' } as const;
+        return way === 'prepare'
+          ? comm.prepare.allReduce(a, b, options)
+          : comm.capture(() => void comm.allReduce(a, b, options));
+      });
+      await Promise.all(operations.map(({ ready }) => ready));
+      operations[0]!.run();
+      expect(() => operations[1]!.run()).toThrow(
+        /rank 1 calls allReduce of 6 int32, op prod, rank 0 calls allReduce of 6 int32, op min/,
+      );
+      await new Promise((resolve) => setTimeout(resolve, 60));
+      expect(() => operations[0]!.run()).toThrow('made different calls');
+    }
+  });
+});
+
 describe('processes', () => {
   it('are all told what one of them met while it opened', async () => {
-    for (const step of ['cuMemAlloc', 'cuIpcOpenMemHandle'] as const) {
+    for (const step of ['cuMemHostRegister', 'cuMemAlloc', 'cuIpcOpenMemHandle'] as const) {
       const opened = fakeProcesses([0, 1], { fail: new Map([[step, { code: CUDA.outOfMemory }]]) });
       expect((await errorOf(opened)).message).toMatch(/^rank \d: .*CUDA_ERROR_OUT_OF_MEMORY/);
     }

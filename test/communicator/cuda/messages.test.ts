@@ -2,11 +2,12 @@
 import { describe, expect, it } from 'vitest';
 import { group } from '#src/index.js';
 import { randomFrom } from '../../gpu/random.mjs';
-import { codeOf, fakeGpus, fakeProcesses } from './fake-gpus.js';
+import { apartProcesses, codeOf, fakeGpus, fakeProcesses } from './fake-gpus.js';
 
 describe.each([
   ['ranks of one process', fakeGpus],
   ['processes', fakeProcesses],
+  ['processes that meet in memory of the host', apartProcesses],
 ] as const)('%s', (_, open) => {
   it('send to each other in a group, every rank first', async () => {
     const { comms } = await open([0, 1, 1]);

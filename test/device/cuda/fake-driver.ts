@@ -5,10 +5,12 @@
  * Kernels of one team start together: when each of its ranks has one at the head of its stream. A kernel whose partners
  * do not come ends when its abort word is set, as on a GPU.
  */
+import { readFileSync } from 'node:fs';
 import { CUDA } from '#src/device/cuda/cuda-error.js';
 import type { DriverFunctions, Out, ProcessMemory } from '#src/device/cuda/driver-functions.js';
 import { type Launch, Machine } from '#src/kernel/interpreter/machine.js';
 import { type Program, STATUS } from '#src/kernel/ir.js';
+import { type NativeLibrary, openLibrary } from '#src/system/native-library.js';
 
 export interface FakeDriverOptions {
   readonly gpus?: number;
@@ -44,6 +46,16 @@ interface FakeStream {
   captured: Work[] | undefined;
 }
 
+/** Memory of this process that GPUs reach. */
+interface Registered {
+  /** Where kernels find it: a region of the interpreter, the same for all mappings of the same pages. */
+  readonly address: number;
+  readonly bytes: number;
+  /** The memory itself. */
+  readonly view: DataView;
+  readonly device: number;
+}
+
 interface Allocation {
   readonly bytes: number;
   readonly device: number;
@@ -54,11 +66,29 @@ interface Allocation {
 /** Start of a context's handle; the device's index is added. */
 const CONTEXT = 0xc0;
 
-/** Memory of the host below this size holds the words of a rank. */
-const WORDS_BYTES = 2048;
-
 /** Addresses of arrays of this process: beyond all regions of the interpreter. */
 const FIRST_ARRAY = 2 ** 47;
+
+let ownProcess: NativeLibrary | undefined;
+
+/** Reaches memory of this process by its address. */
+function libraryOfProcess(): NativeLibrary {
+  ownProcess ??= openLibrary('libc.so.6', 'there is no C library');
+  return ownProcess;
+}
+
+/** Names the pages at an address: the file and the place in it where a file is mapped, else the address. */
+function pagesAt(address: number): string {
+  for (const line of readFileSync('/proc/self/maps', 'latin1').split('\n')) {
+    const [, from, to, offset, device, inode] =
+      /^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) (\S+) (\d+)/.exec(line) ?? [];
+    if (from === undefined || address < Number.parseInt(from, 16) || address >= Number.parseInt(to!, 16))
+      continue;
+    if (inode === '0') break;
+    return `${device} ${inode} ${Number.parseInt(offset!, 16) + address - Number.parseInt(from, 16)}`;
+  }
+  return `anonymous ${address}`;
+}
 
 function isKernel(work: Work): work is Kernel {
   return typeof work === 'object';
@@ -86,11 +116,16 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     graphs: new Map<number, Work[]>(),
     executables: new Map<number, Work[]>(),
     opened: new Set<number>(),
+    /** By address in this process. */
+    registered: new Map<number, Registered>(),
   };
   readonly #options: Required<FakeDriverOptions>;
   readonly #arrays = new Map<ArrayBufferLike, number>();
   readonly #functions = new Map<number, string>();
+  /** Ranks by their abort words. */
   readonly #ranks = new Map<number, number>();
+  /** Regions of registered memory, by the pages that it consists of. */
+  readonly #pages = new Map<string, number>();
   #nextArray = FIRST_ARRAY;
   #nextHandle = 0x1000;
   #context = 0;
@@ -283,19 +318,41 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return CUDA.success;
   }
   cuMemHostAlloc(address: Out, bytes: number): number {
-    const code = this.#allocate(address, bytes, true);
-    // What is small begins with the abort word of the next rank; areas are larger.
-    if (code === CUDA.success && bytes < WORDS_BYTES) {
-      this.#ranks.set(address[0], this.#ranks.size % this.#options.ranks);
-    }
-    return code;
+    return this.#allocate(address, bytes, true);
   }
   cuMemFreeHost(address: number): number {
     return this.live.memory.delete(address) ? this.#inContext('cuMemFreeHost') : CUDA.invalidValue;
   }
-  cuMemHostGetDevicePointer(address: Out, host: number): number {
-    address[0] = host;
+  cuMemHostRegister(address: number, bytes: number): number {
+    const code = this.#inContext('cuMemHostRegister');
+    if (code !== CUDA.success) return code;
+    for (const [known, { bytes: length }] of this.live.registered) {
+      if (address < known + length && known < address + bytes) return CUDA.hostMemoryAlreadyRegistered;
+    }
+    const pages = pagesAt(address);
+    let region = this.#pages.get(pages);
+    if (region === undefined) {
+      region = this.machine.region(`${bytes} bytes registered`, bytes, this.#device, { zeroed: true });
+      this.#pages.set(pages, region);
+    }
+    const view = new DataView(libraryOfProcess().view(address, bytes));
+    this.live.registered.set(address, { address: region, bytes, view, device: this.#device });
     return CUDA.success;
+  }
+  cuMemHostUnregister(address: number): number {
+    return this.live.registered.delete(address) ? this.#inContext('cuMemHostUnregister') : CUDA.invalidValue;
+  }
+  cuMemHostGetDevicePointer(address: Out, host: number): number {
+    address[0] = this.live.registered.get(host)?.address ?? host;
+    return CUDA.success;
+  }
+  /** A word that the host may write while kernels run. */
+  #hostWord(address: number): number {
+    for (const one of this.live.registered.values()) {
+      const at = address - one.address;
+      if (at >= 0 && at < one.bytes) return one.view.getUint32(at, true);
+    }
+    return Number(this.machine.read('u32', address));
   }
   #find(address: number): readonly [number, Allocation] | undefined {
     return [...this.live.memory].find(([base, { bytes }]) => address >= base && address < base + bytes);
@@ -385,7 +442,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   #runKernels(): boolean {
     const heads = [...this.live.streams.values()].filter(({ queue }) => queue[0] && isKernel(queue[0]));
     const kernels = heads.map(({ queue }) => queue[0] as Kernel);
-    const aborted = (kernel: Kernel) => this.machine.read('u32', kernel.abort) !== 0;
+    const aborted = (kernel: Kernel) => this.#hostWord(kernel.abort) !== 0;
     if (new Set(kernels.map(({ rank }) => rank)).size === this.#options.ranks && !kernels.some(aborted)) {
       const launched = kernels.map((kernel) => this.#start(kernel));
       this.machine.run();
@@ -546,6 +603,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     if (descriptor! % 16 !== 0) return CUDA.invalidValue;
     const abortWord = this.#word(abort!);
     this.launches += 1;
+    if (!this.#ranks.has(abortWord)) this.#ranks.set(abortWord, this.#ranks.size % this.#options.ranks);
     return this.#put('cuLaunchKernel', stream, {
       program,
       rank: this.#ranks.get(abortWord)!,

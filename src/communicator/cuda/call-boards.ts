@@ -1,0 +1,127 @@
+/**
+ * What the ranks of a team on GPUs call, as they show each other on their boards: for ranks that call different things
+ * to find out instead of hanging, and to name who is missing when time runs out.
+ *
+ * A rank numbers its operations, writes each on its board before it puts it on the GPU, and looks whether the ranks
+ * beside it have written another one of the same number. Nobody waits: of two ranks the one that comes second finds
+ * the first, and if not all ranks call the same, two neighbours differ.
+ */
+import { CallEntry } from '../../collectives/control-block.js';
+import type { HostDevice } from '../../device/host/host-device.js';
+import { decodeTrouble, encodeTrouble, type Trouble } from '../team.js';
+import { BOARD_CALLS, RankBoard } from './rank-board.js';
+
+/** One operation as all ranks must call it. */
+export interface CallRecord {
+  /** Collective, type, operator and root (control-block.ts). */
+  readonly signature: number;
+  /** Elements, as the API counts them. */
+  readonly count: number;
+}
+
+/** Two ranks have called different things as their operation of a number; undefined where one calls nothing more. */
+export interface CallMismatch {
+  readonly own: CallRecord | undefined;
+  readonly peer: number;
+  readonly other: CallRecord | undefined;
+}
+
+/** The words of a CallEntry. */
+const WORDS = CallEntry.size / 4;
+const NUMBER = CallEntry.fields.number.offset / 4;
+const SIGNATURE = CallEntry.fields.signature.offset / 4;
+const COUNT = CallEntry.fields.count.offset / 4;
+
+const { abort: ABORT, begun: BEGUN, calls: CALLS } = RankBoard.fields;
+
+/** Whether a number of operations is less than another one; they wrap after 2^32. */
+export function isBehind(one: number, other: number): boolean {
+  return ((one - other) | 0) < 0;
+}
+
+export class CallBoards {
+  readonly #i32: Int32Array;
+  readonly #rank: number;
+  /** Addresses of the ranks' boards in the heap; undefined for those that cannot be seen from here. */
+  readonly #boards: readonly (number | undefined)[];
+  readonly #calls: number;
+  /** The ranks beside this one, and the words where their calls begin. */
+  readonly #neighbours: readonly { readonly peer: number; readonly calls: number }[];
+  #begun = 0;
+
+  constructor(host: HostDevice, rank: number, boards: readonly (number | undefined)[]) {
+    this.#i32 = host.i32;
+    this.#rank = rank;
+    this.#boards = boards;
+    const size = boards.length;
+    const callsOf = (board: number) => (board + CALLS.offset) >>> 2;
+    this.#calls = callsOf(boards[rank]!);
+    this.#neighbours = [...new Set([(rank + size - 1) % size, (rank + 1) % size])].flatMap((peer) => {
+      const board = boards[peer];
+      return peer === rank || board === undefined ? [] : [{ peer, calls: callsOf(board) }];
+    });
+  }
+
+  /** Operations that this rank has begun. */
+  get begun(): number {
+    return this.#begun;
+  }
+
+  /** Operations that a rank has begun; undefined where that cannot be seen. */
+  begunBy(rank: number): number | undefined {
+    const board = this.#boards[rank];
+    return board === undefined ? undefined : Atomics.load(this.#i32, (board + BEGUN.offset) >>> 2);
+  }
+
+  /** Ranks that have not begun the operation of that number. */
+  behind(number: number): number[] {
+    return [...this.#boards.keys()].filter((rank) => {
+      const begun = rank === this.#rank ? undefined : this.begunBy(rank);
+      return begun !== undefined && isBehind(begun, number);
+    });
+  }
+
+  /** Operations begin. Tells of a neighbour that has begun another one of the same number. */
+  begin(calls: readonly CallRecord[]): CallMismatch | undefined {
+    let found: CallMismatch | undefined;
+    for (const call of calls) found ??= this.#beginOne(call);
+    return found;
+  }
+
+  #beginOne(call: CallRecord): CallMismatch | undefined {
+    const number = (this.#begun + 1) | 0;
+    this.#begun = number;
+    const i32 = this.#i32;
+    const slot = (number & (BOARD_CALLS - 1)) * WORDS;
+    const at = this.#calls + slot;
+    i32[at + SIGNATURE] = call.signature;
+    i32[at + COUNT] = call.count;
+    i32[at + COUNT + 1] = Math.floor(call.count / 2 ** 32);
+    // First the own one is seen, then the others' are looked at: two ranks cannot miss each other.
+    Atomics.store(i32, at + NUMBER, number);
+    Atomics.store(i32, (this.#boards[this.#rank]! + BEGUN.offset) >>> 2, number);
+    for (const { peer, calls } of this.#neighbours) {
+      const there = calls + slot;
+      if (Atomics.load(i32, there + NUMBER) !== number) continue;
+      const signature = i32[there + SIGNATURE]! >>> 0;
+      const count = (i32[there + COUNT]! >>> 0) + i32[there + COUNT + 1]! * 2 ** 32;
+      if (signature !== call.signature || count !== call.count) {
+        return { own: call, peer, other: { signature, count } };
+      }
+    }
+    return undefined;
+  }
+
+  /** Ends the kernels of all ranks whose boards are seen from here; the first reason stays. */
+  raiseAbort(trouble: Trouble): void {
+    for (const board of this.#boards) {
+      if (board === undefined) continue;
+      Atomics.compareExchange(this.#i32, (board + ABORT.offset) >>> 2, 0, encodeTrouble(trouble));
+    }
+  }
+
+  /** Why this rank's kernels were ended. */
+  get trouble(): Trouble | undefined {
+    return decodeTrouble(Atomics.load(this.#i32, (this.#boards[this.#rank]! + ABORT.offset) >>> 2));
+  }
+}

@@ -1,0 +1,62 @@
+/** Words for what went wrong on GPUs: who has not come, who calls something else. */
+import { TuttiError } from '../../errors/tutti-error.js';
+import { isStopped } from '../../system/process-liveness.js';
+import { describeCall, listRanks } from '../diagnosis.js';
+import type { Trouble } from '../team.js';
+import type { CallMismatch, CallRecord } from './call-boards.js';
+import type { CudaTeam } from './cuda-team.js';
+
+/** Two ranks called different things; names both calls. */
+export function describeCudaMismatch(
+  rank: number,
+  { own, peer, other }: CallMismatch,
+): { error: TuttiError; trouble: Trouble } {
+  const inWords = (call: CallRecord | undefined) =>
+    call === undefined ? 'nothing more' : describeCall(call.signature, call.count);
+  const message =
+    `the ranks do different things: rank ${rank} calls ${inWords(own)}, rank ${peer} calls ${inWords(other)}; ` +
+    'all ranks must make the same calls in the same order';
+  return {
+    error: new TuttiError('invalidUsage', message, { rank: peer }),
+    trouble: { kind: 'mismatch', culprit: peer },
+  };
+}
+
+/**
+ * The time limit of a call has passed, when the rank had begun so many operations. Names the ranks that did not come
+ * where that can be known.
+ */
+export function describeCudaTimeout(
+  { rank, calls, processes }: CudaTeam,
+  call: string,
+  timeoutMs: number,
+  operations: number,
+): { error: TuttiError; trouble: Trouble } {
+  const absent = calls.behind(operations);
+  const stopped = [...processes.keys()].filter((peer) => {
+    const process = processes[peer];
+    return process !== undefined && isStopped(process);
+  });
+  const details: string[] = [];
+  if (absent.length > 0) details.push(`${listRanks(absent)} did not call it`);
+  if (stopped.length > 0) {
+    details.push(
+      stopped.length === 1
+        ? `the process of ${listRanks(stopped)} is stopped`
+        : `the processes of ${listRanks(stopped)} are stopped`,
+    );
+  }
+  const suspect = stopped[0] ?? absent[0];
+  if (suspect === undefined) {
+    details.push(
+      'nobody is known to be missing: a rank may not send or receive its part, or a GPU or a stream may be busy with something else',
+    );
+  }
+  return {
+    error: new TuttiError('timeout', `${call}: not done after ${timeoutMs} ms; ${details.join('; ')}`, {
+      rank: suspect ?? rank,
+    }),
+    trouble:
+      suspect === undefined ? { kind: 'stalled', culprit: rank } : { kind: 'timeout', culprit: suspect },
+  };
+}

@@ -1,0 +1,272 @@
+/**
+ * How ranks on GPUs that are processes of one host come to reach each other.
+ *
+ * 1. Each says who it is, on which GPU, and which GPUs that one does not reach. From this all know alike where areas
+ *    are to lie: in the GPUs' memory, which the others open (CUDA IPC), or in memory of the host that the processes
+ *    share, where GPUs do not reach each other or may not.
+ * 2. Each maps the boards of the others (rank-board.ts), makes its area and says where it is.
+ * 3. Each opens the areas of the others.
+ *
+ * After every step all hear what went wrong anywhere, so that all fail together and alike.
+ */
+import type { Bootstrap } from '../../bootstrap/bootstrap.js';
+import type { AreaSizes } from '../../collectives/gpu/area.js';
+import type { CudaDevice } from '../../device/cuda/cuda-device.js';
+import { ipcHandle, OpenedMemory, RegisteredMemory } from '../../device/cuda/device-memory.js';
+import type { CudaDriver } from '../../device/cuda/driver.js';
+import type { HostDevice, PeerWindow } from '../../device/host/host-device.js';
+import { TuttiError } from '../../errors/tutti-error.js';
+import { ownIdentity, type ProcessIdentity } from '../../system/process-liveness.js';
+import { decodeAnnouncement, encodeAnnouncement } from '../../system/shared-memory.js';
+import { exchange } from '../process-control.js';
+import { checkSharing, type RankGpu } from './gpu-team.js';
+import { hostAreaBytes, RankResources } from './rank-resources.js';
+
+/** What kept a rank from its step, if anything did. */
+interface Report {
+  readonly problem?: string;
+}
+
+/** What a rank tells the others about itself. Plain JSON: it is sent once. */
+export interface Introduction extends Report, RankGpu {
+  /** Tells this rank's process from others. */
+  readonly identity: string;
+  readonly process: ProcessIdentity;
+  /** GPUs may use each other's memory. */
+  readonly peerToPeer: boolean;
+  /** GPUs that this rank's GPU is known not to reach. */
+  readonly unreachable: readonly string[];
+  /** Announcement of the segment that holds the board, or why others cannot map it. */
+  readonly segment?: string;
+  readonly noSegment?: string;
+  /** Offset of the board in the segment. */
+  readonly board: number;
+}
+
+/** Where a rank's area is, and whether it could map the boards of all. */
+interface Place extends Report {
+  readonly noBoards?: string;
+  readonly address: number;
+  /** In the GPU's memory. */
+  readonly handle?: string;
+  /** In memory of the host: offset in the segment. */
+  readonly offset?: number;
+}
+
+/** Throws what ranks have reported; every rank throws the same. */
+function checkReports(reports: readonly Report[]): void {
+  const culprit = reports.findIndex(({ problem }) => problem !== undefined);
+  if (culprit < 0) return;
+  throw new TuttiError('unhandledCudaError', `rank ${culprit}: ${reports[culprit]!.problem}`, {
+    rank: culprit,
+  });
+}
+
+const textOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
+
+/** What `act` gives, or its error as a report. */
+function attempt<T>(act: () => T): T | Report {
+  try {
+    return act();
+  } catch (error) {
+    return { problem: textOf(error) };
+  }
+}
+
+/** Throws `invalidUsage` when the ranks' processes cannot reach each other's GPUs. */
+function checkOneHost(bootstrap: Bootstrap): void {
+  const [first] = bootstrap.members;
+  const other = bootstrap.members.find(({ hostHash }) => hostHash !== first!.hostHash);
+  if (other === undefined) return;
+  throw new TuttiError(
+    'invalidUsage',
+    `rank 0 is on ${first!.hostName}, rank ${other.rank} on ${other.hostName}; ranks on GPUs must be on one host`,
+    { rank: other.rank },
+  );
+}
+
+/** Uuids of the GPUs that this process sees and this GPU does not reach. */
+function unreachableFrom(driver: CudaDriver, device: CudaDevice): string[] {
+  return Array.from({ length: driver.deviceCount }, (_, index) => driver.device(index))
+    .filter((peer) => !device.canAccess(peer))
+    .map(({ uuid }) => uuid);
+}
+
+/** Whether areas have to lie in memory of the host: the same answer at all ranks. */
+function areApart(introductions: readonly Introduction[]): boolean {
+  return introductions.some(
+    ({ peerToPeer, unreachable }) =>
+      !peerToPeer || introductions.some(({ uuid }) => unreachable.includes(uuid)),
+  );
+}
+
+export interface MeetingOptions {
+  /** This rank's GPU; throws where there is none. */
+  readonly open: () => { driver: CudaDriver; device: CudaDevice };
+  /** The memory of the host to share; throws where there is none. */
+  readonly heap: () => HostDevice;
+  readonly sizes: AreaSizes;
+  readonly peerToPeer: boolean;
+  /** What tells this rank's process from others. */
+  readonly identity: string;
+}
+
+/** What a rank reaches when all have met. */
+export interface ProcessMeeting {
+  readonly device: CudaDevice;
+  readonly host: HostDevice;
+  readonly resources: RankResources;
+  readonly introductions: readonly Introduction[];
+  /** The areas of all ranks, at addresses of this rank's GPU. */
+  readonly areas: readonly number[];
+  /** Areas lie in memory of the host. */
+  readonly onHost: boolean;
+  /** Addresses of the boards in the heap; only the own one where processes cannot share memory. */
+  readonly boards: readonly (number | undefined)[];
+  isLocal(rank: number): boolean;
+  /** Lets go of what belongs to others. */
+  leave(): void;
+  /** Gives everything back. `graceful`: nobody uses this rank's memory any more. */
+  close(graceful: boolean): void;
+}
+
+/** Brings the ranks of a bootstrap together. Throws, at all ranks alike, what any of them has met. */
+export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOptions): Promise<ProcessMeeting> {
+  const { rank, size } = bootstrap;
+  const { open, heap, sizes, peerToPeer, identity } = options;
+  const windows: PeerWindow[] = [];
+  const opened: (OpenedMemory | RegisteredMemory)[] = [];
+  let gpu: { driver: CudaDriver; device: CudaDevice } | undefined;
+  let shared: HostDevice | undefined;
+  let resources: RankResources | undefined;
+  const leave = () => {
+    for (const one of opened.splice(0)) {
+      if (one instanceof OpenedMemory) one.close();
+      else one.free();
+    }
+    for (const window of windows.splice(0)) window.close();
+  };
+  const close = (graceful: boolean) => {
+    leave();
+    resources?.close(!graceful);
+  };
+  try {
+    checkOneHost(bootstrap);
+    const introduce = (): Introduction => {
+      gpu = open();
+      const { driver, device } = gpu;
+      const host = heap();
+      shared = host;
+      resources = new RankResources(driver, device, host);
+      const { uuid, label, multiprocessors } = device;
+      const { announcement } = host;
+      return {
+        identity,
+        process: ownIdentity(),
+        uuid,
+        label,
+        multiprocessors,
+        peerToPeer,
+        unreachable: unreachableFrom(driver, device),
+        ...(announcement === undefined
+          ? { noSegment: host.windows.reason }
+          : { segment: new TextDecoder().decode(encodeAnnouncement(announcement)) }),
+        board: resources.board - host.segmentBase,
+      };
+    };
+    const introductions = await exchange<Introduction>(
+      bootstrap,
+      'cuda introduction',
+      attempt(introduce) as Introduction,
+    );
+    checkReports(introductions);
+    checkSharing(introductions);
+    const { driver, device } = gpu!;
+    const own = resources!;
+    const host = shared!;
+    const isLocal = (peer: number) => introductions[peer]!.identity === identity;
+    const onHost = areApart(introductions);
+
+    const bases: number[] = [];
+    const mapBoards = (): string | undefined => {
+      try {
+        for (const { segment, noSegment } of introductions) {
+          if (segment === undefined) return noSegment ?? 'a process has no memory to share';
+          const window = host.openWindow(decodeAnnouncement(new TextEncoder().encode(segment)));
+          windows.push(window);
+          bases.push(window.base);
+        }
+        return undefined;
+      } catch (error) {
+        return textOf(error);
+      }
+    };
+    const noBoards = mapBoards();
+    const place = (): Place => {
+      own.makeArea(size, sizes, onHost);
+      const { address, heapAddress } = own.area;
+      return {
+        address,
+        ...(noBoards === undefined ? {} : { noBoards }),
+        ...(heapAddress === undefined
+          ? { handle: ipcHandle(device, address) }
+          : { offset: heapAddress - host.segmentBase }),
+      };
+    };
+    const places = await exchange<Place>(bootstrap, 'cuda areas', attempt(place) as Place);
+    checkReports(places);
+    const apart = places.findIndex((one) => one.noBoards !== undefined);
+    if (onHost && apart >= 0) {
+      throw new TuttiError(
+        'systemError',
+        `the GPUs do not reach each other's memory, or may not (NCCL_P2P_DISABLE=1), and rank ${apart} cannot share memory of the host with all others: ${places[apart]!.noBoards}`,
+        { rank: apart },
+      );
+    }
+
+    const areas: number[] = [];
+    const openAreas = (): Report => {
+      introductions.forEach((other, peer) => {
+        const { address, handle, offset } = places[peer]!;
+        if (isLocal(peer)) {
+          const there = driver.deviceOf(other.uuid);
+          if (!onHost && there?.isRetained === true) device.enablePeer(there);
+          areas.push(address);
+          return;
+        }
+        const memory =
+          handle === undefined
+            ? new RegisteredMemory(
+                device,
+                host.baseAddress + bases[peer]! + offset!,
+                hostAreaBytes(size, sizes),
+              )
+            : new OpenedMemory(device, Buffer.from(handle, 'base64'), `rank ${peer} (${other.label})`);
+        opened.push(memory);
+        areas.push(memory.address);
+      });
+      return {};
+    };
+    checkReports(await exchange<Report>(bootstrap, 'cuda opened', attempt(openAreas)));
+    host.unlinkSegment();
+    const seen = apart < 0;
+    return {
+      device,
+      host,
+      resources: own,
+      introductions,
+      areas,
+      onHost,
+      boards: introductions.map(({ board }, peer) =>
+        seen ? bases[peer]! + board : peer === rank ? own.board : undefined,
+      ),
+      isLocal,
+      leave,
+      close,
+    };
+  } catch (error) {
+    // Others may have mapped what was to be shared already.
+    close(false);
+    throw error;
+  }
+}

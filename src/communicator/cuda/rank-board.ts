@@ -1,0 +1,43 @@
+/**
+ * What ranks on GPUs show each other in memory of the host: a board each, which all processes of the team map.
+ *
+ * ```
+ *    0  abort     the word that ends this rank's kernels; set by whoever learns of trouble, this rank or another
+ *  256  statuses  what blocks of the rank's kernels leave
+ * 1536  begun     operations that this rank has put on its GPU; who lags behind did not come
+ * 1664  calls     the latest of these, by number, for others to compare (see CallEntry)
+ * ```
+ *
+ * The rank's GPU reaches the board too. It takes whole pages of every system.
+ */
+import { CallEntry } from '../../collectives/control-block.js';
+import { MAX_GPU_BLOCKS } from '../../collectives/gpu/area.js';
+import { type HostDevice, WASM_PAGE } from '../../device/host/host-device.js';
+import { array, struct } from '../../kernel/layout.js';
+
+/**
+ * Operations of a rank that others can look up, a power of two. Ranks put operations on their GPUs ahead of others: one
+ * that is more than this ahead is not compared.
+ */
+export const BOARD_CALLS = 2048;
+
+export const RankBoard = struct(
+  'RankBoard',
+  {
+    abort: 'u32',
+    gap0: array('u8', 252),
+    statuses: array('u32', MAX_GPU_BLOCKS),
+    begun: 'u32',
+    gap1: array('u8', 124),
+    calls: array('u8', BOARD_CALLS * CallEntry.size),
+  },
+  256,
+);
+
+/** Bytes of a board's memory. */
+export const BOARD_BYTES = Math.ceil(RankBoard.size / WASM_PAGE) * WASM_PAGE;
+
+/** Memory of the host for a board, all zeros; its address in the heap. Throws `systemError` where there is none. */
+export function allocateBoard(host: HostDevice): number {
+  return host.allocate(BOARD_BYTES, WASM_PAGE);
+}
