@@ -5,8 +5,9 @@
  * Differences: strings are never cut but escaped, so the document is always valid JSON; every rank has its
  * entry under `devices`; any file name is accepted.
  */
-import { closeSync, openSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { writeWhole } from '../../topology/detect/output-file.js';
 import { formatFixed } from './number-format.js';
 import { bandwidthVerdict, type RankPlace, type ResultRow, type SideResult, type Summary } from './report.js';
 import type { Sweep } from './sizes.js';
@@ -197,7 +198,7 @@ export function createReportFile(path: string): ReportFile {
     const name = attempt < 0 ? path : `${path}.${attempt}`;
     try {
       closeSync(openSync(name, 'wx'));
-      return { path: name, write: (text) => writeFileSync(name, text) };
+      return { path: name, write: (text) => writeWhole(name, text) };
     } catch (cause) {
       if ((cause as NodeJS.ErrnoException).code === 'EEXIST') continue;
       throw new TuttiError(

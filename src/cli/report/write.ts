@@ -1,7 +1,7 @@
 /**
  * Collects, anonymises and writes.
  */
-import { writeFile } from 'node:fs/promises';
+import { closeSync, openSync, rmSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { Anonymiser } from '../../doctor/anonymise.js';
 import { diagnose } from '../../doctor/diagnose.js';
@@ -9,6 +9,7 @@ import { liveChecks } from '../../doctor/live-checks.js';
 import { allHosts } from '../../doctor/read/hosts.js';
 import { readJob } from '../../doctor/read/read-job.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { writeWhole } from '../../topology/detect/output-file.js';
 import { liveFacts } from '../doctor/live.js';
 import { filesOf, sourcesOf } from '../doctor/sources.js';
 import { packageVersion } from '../version.js';
@@ -45,7 +46,7 @@ export async function writeReport(
     text: anonymiser.apply(text),
   }));
   try {
-    await writeFile(output, tarArchive(entries), { flag: 'wx' });
+    writeNew(output, tarArchive(entries));
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException;
     const reason = code === 'EEXIST' ? 'it exists already; name another file with -o' : message;
@@ -56,6 +57,17 @@ export async function writeReport(
     `${output}: ${entries.length} files, ${replacements.length} names and addresses replaced; look through it before you send it`,
     ...replacements.map(({ kind, original, standIn }) => `  ${kind}  ${original}  ->  ${standIn}`),
   ];
+}
+
+/** Writes a file that is not there yet, whole or not at all. */
+function writeNew(path: string, data: Uint8Array): void {
+  closeSync(openSync(path, 'wx'));
+  try {
+    writeWhole(path, data);
+  } catch (error) {
+    rmSync(path, { force: true });
+    throw error;
+  }
 }
 
 async function textsOf(paths: readonly string[]): Promise<TarEntry[]> {

@@ -25,6 +25,7 @@ export function writeWhole(path: string, data: string | Uint8Array, encoding?: '
     writeFileSync(path, data, encoding);
     return;
   }
+  const release = deferSignals();
   try {
     writeFileSync(beside, data, encoding);
     if (place?.old !== undefined) chmodSync(beside, place.old.mode & PERMISSIONS);
@@ -32,7 +33,32 @@ export function writeWhole(path: string, data: string | Uint8Array, encoding?: '
   } catch (error) {
     rmSync(beside, { force: true });
     throw error;
+  } finally {
+    release();
   }
+}
+
+/** Signals that end a process unless it listens. */
+const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/**
+ * Lets signals that would end this process, and leave a half-written file behind, wait until the event loop runs again.
+ * Returns what gives them their usual effect back.
+ */
+function deferSignals(): () => void {
+  const listeners = ENDING.filter((signal) => process.listenerCount(signal) === 0).map((signal) => {
+    const end = (): void => {
+      process.off(signal, end);
+      process.kill(process.pid, signal);
+    };
+    process.on(signal, end);
+    return { signal, end };
+  });
+  const give = (): void => {
+    for (const { signal, end } of listeners) process.off(signal, end);
+  };
+  // Signals are delivered where the loop waits for events: between two immediates it has done so.
+  return () => setImmediate(() => setImmediate(give));
 }
 
 /** Bits of a file's mode that say who may do what. */

@@ -96,6 +96,27 @@ describe('writing', () => {
     expect(names()).toEqual([]);
   });
 
+  it.runIf(onLinux)(
+    'that is interrupted leaves no part behind, and the interruption takes effect',
+    async () => {
+      const path = join(folder, 'interrupted');
+      const script = `
+      import('${new URL('../../../dist/topology/detect/output-file.js', import.meta.url).href}').then(({ writeWhole }) => {
+        const data = Buffer.alloc(32 << 20, 'x');
+        for (const end = Date.now() + 300; Date.now() < end; ) writeWhole(process.argv[1], data);
+      });`;
+      for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+        const child = spawn(process.execPath, ['-e', script, path], { stdio: 'ignore' });
+        const ended = new Promise((resolve) => child.once('exit', (_, by) => resolve(by)));
+        while (names().length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+        child.kill(signal);
+        expect(await ended).toBe(signal);
+        expect(names()).toEqual([]);
+        expect(statSync(path).size).toBe(32 << 20);
+      }
+    },
+  );
+
   it.runIf(onLinux)('keeps what links and shared names lead to', () => {
     const path = file('target', 'old');
     symlinkSync(path, join(folder, 'symbolic'));
