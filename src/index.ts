@@ -21,7 +21,7 @@ export type {
 export { type CudaDeviceName, cuda } from './communicator/cuda/cuda-device-name.js';
 export type { PreparedCudaOperation } from './communicator/cuda/cuda-prepared.js';
 export type { DeviceBuffer } from './communicator/cuda/device-buffer.js';
-export { group } from './communicator/cuda/group.js';
+export { group } from './communicator/group.js';
 export type { PreparedOperation } from './communicator/prepared-operation.js';
 export type { CommunicatorOptions, CudaCommunicatorOptions } from './communicator/settings.js';
 export type { SwitchPortTraffic } from './communicator/switch-set-up.js';

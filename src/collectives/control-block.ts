@@ -121,7 +121,7 @@ export const COLLECTIVES = {
 
 export type Collective = keyof typeof COLLECTIVES;
 
-/** Numbers of everything that all ranks call alike, those included that only GPUs have. */
+/** Numbers of everything that all ranks call alike, those included that are made of messages. */
 const CALLS = { ...COLLECTIVES, gather: 7, scatter: 8 } as const;
 
 /** What must be equal on all ranks besides the count: 4 bits operation, 4 type, 4 operator, 20 root. */

@@ -63,6 +63,22 @@ function describeArray(call: string, name: string, buffer: unknown): BufferFacts
 /** A checked call on typed arrays. */
 export type CheckedCall = CheckedCallOf<Buffer, Collective>;
 
+/** Checks a gather or scatter of one rank. Throws as `checkCall`. */
+export function checkMessageCollective(
+  collective: 'gather' | 'scatter',
+  send: Buffer | null | undefined,
+  recv: Buffer | null | undefined,
+  options: CallOptions,
+  place: { readonly rank: number; readonly size: number },
+): CheckedCallOf<Buffer, 'gather' | 'scatter'> {
+  return checkCallOf(describeArray, collective, send, recv, options, place);
+}
+
+/** Checks an array that is sent or received; its elements may be of any type. */
+export function checkMessageArray(call: string, buffer: unknown): void {
+  describeArray(call, 'the buffer', buffer);
+}
+
 /** Checks a call of one rank. Throws `invalidArgument` naming what is wrong and what would be right. */
 export function checkCall(
   collective: Exclude<Collective, 'barrier'>,

@@ -11,15 +11,24 @@
 
 import { Bootstrap } from '../bootstrap/bootstrap.js';
 import { MAX_DIRECT_RANKS, PeerTable } from '../collectives/control-block.js';
+import { isDirect } from '../collectives/registry.js';
 import type { TypedArrayConstructor } from '../device/host/host-device.js';
 import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
+import { messageStreams } from '../planning/message-plan.js';
 import { coreCount } from '../system/core-count.js';
 import { HostSelector } from '../tuning/host/selector.js';
 import { type HostChoices, NO_CHOICES } from '../tuning/host-choices.js';
-import { type Buffer, type CheckedCall, checkCall, type SameClass } from './buffers.js';
+import {
+  type Buffer,
+  type CheckedCall,
+  checkCall,
+  checkMessageArray,
+  checkMessageCollective,
+  type SameClass,
+} from './buffers.js';
 import { CallBoard } from './call-board.js';
-import type { CallOptions } from './call-check.js';
+import type { CallOptions, CheckedCallOf } from './call-check.js';
 import { Comparison } from './comparison.js';
 import { ConnectionPools } from './connection-pools.js';
 import { createLocalCudaCommunicators } from './cuda/create-local.js';
@@ -29,14 +38,19 @@ import { joinOnGpu } from './cuda/join.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
 import { Gate } from './gate.js';
+import { type MessageCollective, messagesOf } from './gather-scatter.js';
+import { failGroup, type GroupMember, isGroupOpen, joinGroup, recordGroup } from './group.js';
 import { readHostModel } from './host-constants-file.js';
 import { checkKnownOptions } from './known-options.js';
 import { createLocalTeams } from './local-team.js';
-import { copyAlone } from './lone-rank.js';
+import { copyAlone, exchangeAlone } from './lone-rank.js';
+import { factsOf, type Message, MessageBatch, type RootedCall } from './message-batch.js';
+import { MessagePool } from './message-pool.js';
 import { Operation, STAGE_BYTES } from './operation.js';
 import type { OperationContext } from './operation-context.js';
 import { OperationQueue } from './operation-queue.js';
-import { Prepared, type PreparedOperation, type Runner } from './prepared-operation.js';
+import { PendingGroup } from './pending-group.js';
+import { type Plan, Prepared, type PreparedOperation, type Runner } from './prepared-operation.js';
 import { openProcessTeam } from './process-team.js';
 import {
   COMMUNICATOR_OPTIONS,
@@ -46,6 +60,7 @@ import {
   type Settings,
 } from './settings.js';
 import { SharedStage } from './shared-stage.js';
+import type { StagingForm } from './staging.js';
 import { areOthersAhead, watchForStragglers } from './stragglers.js';
 import { type SwitchPortTraffic, switchTraffic } from './switch-set-up.js';
 import type { Team } from './team.js';
@@ -68,6 +83,9 @@ export interface Place {
 
 type DataCollective = Exclude<CheckedCall['collective'], 'barrier'>;
 
+/** Everything with arguments like those of a collective. */
+type CallName = DataCollective | MessageCollective;
+
 /** The collectives, each giving R: nothing (done), a promise, or a prepared operation. */
 export interface Collectives<R> {
   /** recv = op over all ranks of send, on every rank. In place: the same buffer twice. */
@@ -83,7 +101,37 @@ export interface Collectives<R> {
   reduceScatter<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): R;
   /** Block r of recv = block `rank` of the send of rank r; arrays hold a block per rank. Never in place. */
   allToAll<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): R;
+  /** recv of the root = the send of rank 0, 1, ... one behind the other. Other ranks may pass null. */
+  gather<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootOptions): R;
+  /** recv of rank r = block r of the send of the root. Other ranks may pass null. */
+  scatter<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): R;
 }
+
+/** Messages between two ranks, each call giving R. */
+export interface MessageCalls<R> {
+  /**
+   * Sends all elements of an array to rank `peer`, which receives as many bytes. Several sends and receives that
+   * depend on each other belong into one `group`. Sends of one pair of ranks are received in their order.
+   */
+  send(buffer: Buffer, peer: number): R;
+  /** Receives what rank `peer` sends. */
+  recv(buffer: Buffer, peer: number): R;
+}
+
+/** What can be prepared. */
+export interface Preparations extends Collectives<PreparedOperation>, MessageCalls<PreparedOperation> {
+  /** The messages that this communicator sends and receives inside `record`, as one operation. */
+  group(record: () => void): PreparedOperation;
+}
+
+/** A checked call: an operation of its own, or messages. */
+type AnyCall = CheckedCall | CheckedCallOf<Buffer, MessageCollective>;
+
+function isMadeOfMessages(call: AnyCall): call is CheckedCallOf<Buffer, MessageCollective> {
+  return call.collective === 'gather' || call.collective === 'scatter';
+}
+
+const ONE_RANK = 'one rank: a copy';
 
 /** Ranks of one process: each takes a thread. */
 const MAX_LOCAL_RANKS = 512;
@@ -94,7 +142,7 @@ type Arguments = [first: Buffer | null, second?: unknown, third?: unknown];
 
 /** broadcast(buffer, options) or broadcast(send, recv, options): which is it? */
 function readArguments(
-  collective: DataCollective,
+  collective: CallName,
   [first, second, third]: Arguments,
 ): { send: Buffer | null; recv: Buffer | null; options: CallOptions } {
   if (collective === 'broadcast' && third === undefined && second !== null && !ArrayBuffer.isView(second)) {
@@ -117,7 +165,7 @@ function refuseBlocking(team: Team, call: string): void {
   );
 }
 
-export class Communicator implements AsyncDisposable {
+export class Communicator implements AsyncDisposable, GroupMember {
   readonly #team: Team;
   readonly #engine: Engine;
   readonly #context: OperationContext;
@@ -129,13 +177,15 @@ export class Communicator implements AsyncDisposable {
   /** All that have not been released. */
   readonly #prepared = new Set<Prepared>();
   /** Last operation of each synchronous collective, since loops repeat the same call. */
-  readonly #recent = new Map<DataCollective, { key: readonly unknown[]; prepared: Prepared }>();
+  readonly #recent = new Map<string, { key: readonly unknown[]; prepared: Prepared }>();
   readonly #gate = new Gate();
   readonly #failure: FailureState;
   readonly #queue: OperationQueue;
   readonly #board: CallBoard;
   /** What a synchronous barrier does: an all-reduce of one element. */
   #tick: Prepared | undefined;
+  /** What this communicator does in the open group. */
+  #group: PendingGroup | undefined;
   #closing: Promise<void> | undefined;
   /** Everything of this rank is done: what happens to the others is no trouble any more. */
   #leaving = false;
@@ -172,6 +222,7 @@ export class Communicator implements AsyncDisposable {
       orders: new Array<number>(shape.channels).fill(order),
       stage: this.#stage,
       pools: new ConnectionPools(team),
+      messages: new MessagePool(team),
       selector: selectorFor(team, settings, settings.choices),
     };
     const comparison = new Comparison(team, this.#engine, this.#failure, settings.check);
@@ -280,16 +331,13 @@ export class Communicator implements AsyncDisposable {
   }
 
   /** Refuses arrays of the heap that were given back: their memory may belong to somebody else by now. */
-  #checkAllocated({ collective, send, recv }: CheckedCall): void {
-    for (const [name, buffer] of [
-      ['send', send],
-      ['recv', recv],
-    ] as const) {
+  #checkAllocated(call: string, buffers: Readonly<Record<string, Buffer | null>>): void {
+    for (const [name, buffer] of Object.entries(buffers)) {
       if (buffer === null) continue;
       if (!this.#freed.has(buffer) && this.#team.device.isAllocated(buffer)) continue;
       throw new TuttiError(
         'invalidUsage',
-        `${collective}: ${name} was given back with comm.free, or belongs to a communicator that is closed; make a new array with comm.alloc`,
+        `${call}: ${name} was given back with comm.free, or belongs to a communicator that is closed; make a new array with comm.alloc`,
         { rank: this.rank },
       );
     }
@@ -318,6 +366,24 @@ export class Communicator implements AsyncDisposable {
     return this.#queueCall('allToAll', [send, recv, options]);
   }
 
+  gather<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootOptions): Promise<void> {
+    return this.#queueCall('gather', [send, recv, options]);
+  }
+  scatter<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): Promise<void> {
+    return this.#queueCall('scatter', [send, recv, options]);
+  }
+  /**
+   * Sends all elements of an array to rank `peer`, which receives as many bytes. Several sends and receives that
+   * depend on each other belong into one `group`. Sends of one pair of ranks are received in their order.
+   */
+  send(buffer: Buffer, peer: number): Promise<void> {
+    return this.#queueMessage('send', buffer, peer);
+  }
+  /** Receives what rank `peer` sends. */
+  recv(buffer: Buffer, peer: number): Promise<void> {
+    return this.#queueMessage('recv', buffer, peer);
+  }
+
   allReduceSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): void {
     this.#runCall('allReduce', [send, recv, options]);
   }
@@ -339,14 +405,50 @@ export class Communicator implements AsyncDisposable {
     this.#runCall('allToAll', [send, recv, options]);
   }
 
+  gatherSync<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootOptions): void {
+    this.#runCall('gather', [send, recv, options]);
+  }
+  scatterSync<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): void {
+    this.#runCall('scatter', [send, recv, options]);
+  }
+  sendSync(buffer: Buffer, peer: number): void {
+    this.#runMessage('send', buffer, peer);
+  }
+  recvSync(buffer: Buffer, peer: number): void {
+    this.#runMessage('recv', buffer, peer);
+  }
+  /** A group of calls of this communicator, done at once: inside `record` they are called as in `group`. */
+  groupSync(record: () => void): void {
+    refuseBlocking(this.#team, 'groupSync');
+    const recorded = recordGroup(record);
+    const pending = this.#group;
+    if (recorded.some((member) => member !== this)) {
+      for (const member of recorded) member.discardGroup();
+      throw new TuttiError('invalidUsage', 'groupSync: calls of other communicators belong into group', {
+        rank: this.rank,
+      });
+    }
+    if (recorded.length === 0 || pending === undefined) return;
+    this.#group = undefined;
+    pending.run(
+      (plan) => new Prepared(this.#runner, plan).run(),
+      () => this.#orTell(() => pending.plan('pieces')),
+    );
+  }
+
   /** Checks and plans an operation once, to be run many times: the way to the lowest latency. */
-  readonly prepare: Collectives<PreparedOperation> = {
+  readonly prepare: Preparations = {
     allReduce: (...args) => this.#prepareCall('allReduce', args),
     reduce: (...args) => this.#prepareCall('reduce', args),
     broadcast: (...args: Arguments) => this.#prepareCall('broadcast', args),
     allGather: (...args) => this.#prepareCall('allGather', args),
     reduceScatter: (...args) => this.#prepareCall('reduceScatter', args),
     allToAll: (...args) => this.#prepareCall('allToAll', args),
+    gather: (...args) => this.#prepareCall('gather', args),
+    scatter: (...args) => this.#prepareCall('scatter', args),
+    send: (buffer, peer) => this.#prepareMessages([this.#checkMessage('send', buffer, peer)]),
+    recv: (buffer, peer) => this.#prepareMessages([this.#checkMessage('recv', buffer, peer)]),
+    group: (record) => this.#prepareGroup(record),
   };
 
   /** Resolves when all ranks have called it and everything queued before is done. */
@@ -371,11 +473,10 @@ export class Communicator implements AsyncDisposable {
       this.#checkUsable('barrierSync');
       refuseBlocking(this.#team, 'barrierSync');
       const cell = this.alloc(Uint8Array, 1);
-      const call = this.#check('allReduce', [cell, cell]);
+      const call = this.#check('allReduce', [cell, cell]) as CheckedCall;
       // Whatever algorithms the user allows for all-reduces.
       const selector = selectorFor(this.#team, this.#context.settings, NO_CHOICES);
-      this.#tick = this.#plan(call, () => new Prepared(this.#runner, { ...this.#context, selector }, call));
-      this.#prepared.add(this.#tick);
+      this.#tick = this.#keep(this.#planCall(call, 'pieces', { ...this.#context, selector }));
     }
     this.#tick.run();
   }
@@ -386,36 +487,121 @@ export class Communicator implements AsyncDisposable {
     throw new TuttiError('invalidUsage', `${what}: the communicator is closed`, { rank: this.rank });
   }
 
-  #check(collective: DataCollective, args: Arguments): CheckedCall {
-    this.#checkUsable(collective);
-    const { send, recv, options } = readArguments(collective, args);
+  /** Throws, and has an open group fail too, since the other ranks' calls would find no partner. */
+  #orFail<T>(act: () => T): T {
     try {
-      const call = checkCall(collective, send, recv, options, { rank: this.rank, size: this.size });
-      this.#checkAllocated(call);
-      return call;
+      return act();
     } catch (error) {
-      if (!TuttiError.is(error)) throw error;
-      throw new TuttiError(error.code, error.message, { rank: this.rank, cause: error });
+      const known = TuttiError.is(error)
+        ? new TuttiError(error.code, error.message, { rank: this.rank, cause: error })
+        : error;
+      failGroup(known);
+      throw known;
     }
   }
 
-  #prepareCall(collective: DataCollective, args: Arguments): Prepared {
-    const call = this.#check(collective, args);
-    const prepared = this.#plan(call, () => new Prepared(this.#runner, this.#context, call));
+  #check(name: CallName, args: Arguments): AnyCall {
+    this.#checkUsable(name);
+    return this.#orFail(() => {
+      const { send, recv, options } = readArguments(name, args);
+      const place = { rank: this.rank, size: this.size };
+      const call =
+        name === 'gather' || name === 'scatter'
+          ? checkMessageCollective(name, send, recv, options, place)
+          : checkCall(name, send, recv, options, place);
+      this.#checkAllocated(name, { send: call.send, recv: call.recv });
+      return call;
+    });
+  }
+
+  #checkMessage(kind: Message['kind'], buffer: Buffer, peer: number): Message {
+    this.#checkUsable(kind);
+    return this.#orFail(() => {
+      checkMessageArray(kind, buffer);
+      this.#checkAllocated(kind, { 'the buffer': buffer });
+      if (!Number.isInteger(peer) || peer < 0 || peer >= this.size) {
+        throw new TuttiError(
+          'invalidArgument',
+          `${kind}: invalid peer ${String(peer)}; it must be a rank from 0 to ${this.size - 1}`,
+        );
+      }
+      return { kind, peer, buffer };
+    });
+  }
+
+  /** How an operation that runs on the calling thread moves ordinary arrays. */
+  get #form(): StagingForm {
+    return this.#team.sharesThread ? 'whole' : 'pieces';
+  }
+
+  #planCall(call: AnyCall, form: StagingForm, context = this.#context): Plan {
+    const { collective: name, send, recv } = call;
+    if (isMadeOfMessages(call)) {
+      return this.#planMessages(messagesOf(call, { rank: this.rank, size: this.size }), form, call);
+    }
+    const arrays = [send, recv];
+    const alone = () => copyAlone(call);
+    if (this.size === 1) return { name, arrays, work: null, alone, explanation: ONE_RANK };
+    const work = this.#plan(name, () => new Operation(context, call, form));
+    const { algorithm, protocol, reason } = work.selection;
+    const explanation = `${algorithm}${isDirect(algorithm) ? '' : ` ${protocol}`}: ${reason}`;
+    return { name, arrays, work, alone, explanation };
+  }
+
+  #planMessages(messages: readonly Message[], form: StagingForm, call?: RootedCall): Plan {
+    const arrays = messages.map(({ buffer }) => buffer);
+    const alone = () => exchangeAlone(messages);
+    const name = call?.collective ?? (messages.length === 1 ? messages[0]!.kind : 'group');
+    if (this.size === 1) {
+      this.#plan(name, () => messageStreams(0, messages.map(factsOf)));
+      return { name, arrays, work: null, alone, explanation: ONE_RANK };
+    }
+    const work = this.#plan(name, () => new MessageBatch(this.#context, messages, form, call));
+    return { name, arrays, work, alone, explanation: work.explanation };
+  }
+
+  #keep(plan: Plan): Prepared {
+    const prepared = new Prepared(this.#runner, plan);
     this.#prepared.add(prepared);
     return prepared;
   }
 
+  #prepareCall(name: CallName, args: Arguments): Prepared {
+    return this.#keep(this.#planCall(this.#check(name, args), this.#form));
+  }
+
+  #prepareMessages(messages: readonly Message[]): Prepared {
+    return this.#keep(this.#planMessages(messages, this.#form));
+  }
+
+  #prepareGroup(record: () => void): Prepared {
+    this.#checkUsable('group');
+    if (isGroupOpen()) {
+      throw new TuttiError('invalidUsage', 'prepare.group: not inside of another group', { rank: this.rank });
+    }
+    const recorded = recordGroup(record);
+    const pending = this.#group;
+    try {
+      if (recorded.some((member) => member !== this) || pending?.hasOnlyMessages !== true) {
+        throw new TuttiError(
+          'invalidUsage',
+          'prepare.group: the group must send and receive messages of this communicator, and nothing else',
+          { rank: this.rank },
+        );
+      }
+      return this.#prepareMessages(pending.messages);
+    } finally {
+      for (const member of recorded) member.discardGroup();
+    }
+  }
+
   /** Has an error of planning say which call it was. */
-  #plan<T>(call: CheckedCall, make: () => T): T {
+  #plan<T>(name: string, make: () => T): T {
     try {
       return make();
     } catch (error) {
       if (!TuttiError.is(error)) throw error;
-      throw new TuttiError(error.code, `${call.collective}: ${error.message}`, {
-        rank: this.rank,
-        cause: error,
-      });
+      throw new TuttiError(error.code, `${name}: ${error.message}`, { rank: this.rank, cause: error });
     }
   }
 
@@ -429,38 +615,101 @@ export class Communicator implements AsyncDisposable {
     }
   }
 
-  #runCall(collective: DataCollective, args: Arguments): void {
-    refuseBlocking(this.#team, `${collective}Sync`);
-    const { send, recv, options } = readArguments(collective, args);
+  #runCall(name: CallName, args: Arguments): void {
+    const { send, recv, options } = readArguments(name, args);
     const key = [send, recv, send?.length, recv?.length, options.type, options.op, options.root];
-    let recent = this.#recent.get(collective);
+    this.#runRecent(name, key, () => this.#prepareCall(name, args));
+  }
+
+  #runMessage(kind: Message['kind'], buffer: Buffer, peer: number): void {
+    this.#runRecent(kind, [buffer, buffer?.length, peer], () =>
+      this.#prepareMessages([this.#checkMessage(kind, buffer, peer)]),
+    );
+  }
+
+  #runRecent(name: string, key: readonly unknown[], prepare: () => Prepared): void {
+    refuseBlocking(this.#team, `${name}Sync`);
+    let recent = this.#recent.get(name);
     if (recent === undefined || !recent.key.every((part, i) => part === key[i])) {
       // First, since the new one may need its memory.
-      this.#recent.delete(collective);
+      this.#recent.delete(name);
       recent?.prepared.release();
-      recent = { key, prepared: this.#orTell(() => this.#prepareCall(collective, args)) };
-      this.#recent.set(collective, recent);
+      recent = { key, prepared: this.#orTell(prepare) };
+      this.#recent.set(name, recent);
     }
     recent.prepared.run();
   }
 
-  async #queueCall(collective: DataCollective, args: Arguments): Promise<void> {
-    const call = this.#check(collective, args);
-    if (this.size === 1) return copyAlone(call);
-    const operation = this.#orTell(() => this.#plan(call, () => new Operation(this.#context, call, 'whole')));
+  #queueCall(name: CallName, args: Arguments): Promise<void> {
+    return this.#submitOrJoin(() => {
+      const call = this.#check(name, args);
+      return (group) =>
+        group === undefined
+          ? this.#submit(this.#orTell(() => this.#planCall(call, 'whole')))
+          : group.add((form) => this.#planCall(call, form));
+    });
+  }
+
+  #queueMessage(kind: Message['kind'], buffer: Buffer, peer: number): Promise<void> {
+    return this.#submitOrJoin(() => {
+      const message = this.#checkMessage(kind, buffer, peer);
+      return (group) =>
+        group === undefined
+          ? this.#submit(this.#orTell(() => this.#planMessages([message], 'whole')))
+          : group.addMessage(message, (messages, form) => this.#planMessages(messages, form));
+    });
+  }
+
+  /** Submits a call at once, or with the others of the open group. Nobody need look at promises of calls in a group. */
+  #submitOrJoin(check: () => (group: PendingGroup | undefined) => Promise<void>): Promise<void> {
+    const done = this.#startOrJoin(check);
+    if (isGroupOpen()) done.catch(() => {});
+    return done;
+  }
+
+  async #startOrJoin(check: () => (group: PendingGroup | undefined) => Promise<void>): Promise<void> {
+    const start = check();
+    if (!joinGroup(this)) return start(undefined);
+    this.#group ??= new PendingGroup();
+    return start(this.#group);
+  }
+
+  async #submit({ work, alone }: Plan): Promise<void> {
+    if (work === null) return alone();
     try {
-      await this.#queue.enqueue(operation);
+      await this.#queue.enqueue(work);
     } finally {
-      operation.release();
+      work.release();
     }
+  }
+
+  /** Not for users: see `group`. */
+  planGroup(): void {
+    this.#orTell(() => this.#group?.plan('whole'));
+  }
+
+  /** Not for users: see `group`. */
+  async submitGroup(): Promise<void> {
+    const pending = this.#group;
+    this.#group = undefined;
+    await pending?.submit((plan) => this.#submit(plan));
+  }
+
+  /** Not for users: see `group`. */
+  discardGroup(): void {
+    this.#group?.discard(
+      new TuttiError('invalidUsage', 'the group was given up before its end', { rank: this.rank }),
+    );
+    this.#group = undefined;
   }
 
   /** What prepared operations need of the communicator. */
   readonly #runner: Runner = {
+    rankOf: () => this.rank,
     check: (name) => this.#checkUsable(name),
     refuseBlocking: (name) => refuseBlocking(this.#team, name),
     inline: (operation) =>
-      this.#orTell(() => this.#plan(operation.call, () => this.#engine.inline(operation.request))),
+      this.#orTell(() => this.#plan(operation.name, () => this.#engine.inline(operation.program))),
     shortcut: (operation) =>
       this.#queue.isPlain(operation)
         ? { gate: this.#gate, engine: this.#engine, board: this.#board }
@@ -468,7 +717,7 @@ export class Communicator implements AsyncDisposable {
     failureOf: (operation, failure) => this.#queue.failureOf(operation, failure),
     run: (operation, program) => {
       if (this.#failure.error !== undefined || this.#closing !== undefined) {
-        this.#checkUsable(operation.call.collective);
+        this.#checkUsable(operation.name);
       }
       this.#queue.run(operation, program);
     },
@@ -514,10 +763,10 @@ export class Communicator implements AsyncDisposable {
     const leave = () => this.#failure.leave();
     if (this.#team.sharesThread) {
       // Ranks of one thread close one after the other; the last of them gives the memory back.
-      if (areOthersAhead(this.#team)) leave();
+      if (areOthersAhead(this.#team, this.#context.messages)) leave();
       return this.#failure.healthy;
     }
-    const stop = watchForStragglers(this.#team, leave);
+    const stop = watchForStragglers(this.#team, this.#context.messages, leave);
     try {
       await this.#team.barrier('close');
       return true;

@@ -4,12 +4,12 @@
  * Ranks that share memory meet as in a barrier whose post carries the call; others exchange messages.
  */
 
-import { isDirect, type ProgramRequest } from '../collectives/registry.js';
+import type { ProgramRequest } from '../collectives/registry.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { describeCall } from './diagnosis.js';
-import type { Engine } from './engine.js';
+import { describeCall, operationWitness } from './diagnosis.js';
+import type { Engine, RunFailure } from './engine.js';
 import type { FailureState } from './failure-state.js';
-import type { Operation } from './operation.js';
+import type { QueuedWork } from './queued-work.js';
 import type { Team } from './team.js';
 
 export class Comparison {
@@ -35,13 +35,13 @@ export class Comparison {
   }
 
   /** Whether the operation is to be compared; direct programs do it by themselves. */
-  applies(operation: Operation): boolean {
-    return this.#enabled && !isDirect(operation.request.algorithm);
+  applies(operation: QueuedWork): boolean {
+    return this.#enabled && operation.isComparable;
   }
 
   /** Compares on the calling thread. */
-  now(operation: Operation): void {
-    const call = operation.call.collective;
+  now(operation: QueuedWork): void {
+    const call = operation.name;
     if (operation.comparison === 0) {
       throw new TuttiError(
         'invalidUsage',
@@ -50,23 +50,28 @@ export class Comparison {
       );
     }
     const failure = this.#engine.run(this.#engine.inline(this.#barrier), operation.comparison, 1);
-    if (failure !== undefined) throw this.#failure.fail(call, failure, true);
+    if (failure !== undefined) throw this.#fail(call, failure);
+  }
+
+  #fail(call: string, failure: RunFailure): TuttiError {
+    return this.#failure.fail(call, failure, operationWitness(this.#team, call, true));
   }
 
   /** Whether the ranks share no memory in which they could compare. */
-  needsMessages(operation: Operation): boolean {
+  needsMessages(operation: QueuedWork): boolean {
     return this.applies(operation) && operation.comparison === 0;
   }
 
   /** Compares when everything queued before is done. */
-  async inQueue(operation: Operation): Promise<void> {
+  async inQueue(operation: QueuedWork): Promise<void> {
     const failure = await this.#engine.queue(this.#barrier, operation.comparison, 1);
-    if (failure !== undefined) throw this.#failure.fail(operation.call.collective, failure, true);
+    if (failure !== undefined) throw this.#fail(operation.name, failure);
   }
 
   /** Compares by messages between the ranks' main threads. */
-  async byMessages(operation: Operation): Promise<void> {
-    const own = Float64Array.of(operation.signature, operation.call.count);
+  async byMessages(operation: QueuedWork): Promise<void> {
+    const { signature, count } = operation.announcement!;
+    const own = Float64Array.of(signature, count);
     const all = await this.#team.allGather(new Uint8Array(own.buffer), 'check');
     const describe = (values: Float64Array) => describeCall(values[0]!, values[1]!);
     all.forEach((bytes, peer) => {

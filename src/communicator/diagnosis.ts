@@ -4,9 +4,11 @@
  */
 
 import { BANK_STRIDE, ControlBlock, describeSignature, Post } from '../collectives/control-block.js';
+import { STATUS_MISMATCH } from '../collectives/direct.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { isStopped } from '../system/process-liveness.js';
 import type { Team, Trouble } from './team.js';
+import type { Witness } from './witness.js';
 
 /** The post of a rank in the round of an epoch. */
 function postOf(team: Team, rank: number, epoch: number) {
@@ -28,8 +30,16 @@ export function describeCall(signature: number, count: number): string {
   return parts.join(', ');
 }
 
+/** What tells of an operation of all ranks; `meets` says that its posts do. */
+export function operationWitness(team: Team, call: string, meets: boolean): Witness {
+  return {
+    difference: (status) => (status === STATUS_MISMATCH ? describeMismatch(team) : undefined),
+    timeout: (timeoutMs) => describeTimeout(team, call, timeoutMs, meets),
+  };
+}
+
 /** Two ranks called different things; names both calls. */
-export function describeMismatch(team: Team): { error: TuttiError; trouble: Trouble } {
+function describeMismatch(team: Team): { error: TuttiError; trouble: Trouble } {
   const { rank } = team;
   const culprit = ControlBlock.at(team.device.dataView, team.area).get('faultRank');
   const epoch = ownEpoch(team);
@@ -81,7 +91,7 @@ export function listRanks(ranks: readonly number[]): string {
 const ADVICE = ', or the ranks call different things: with check: true (TUTTI_CHECK=1) they would tell';
 
 /** The time limit passed; names the ranks that did not come where that can be known. */
-export function describeTimeout(
+function describeTimeout(
   team: Team,
   what: string,
   timeoutMs: number,

@@ -5,14 +5,13 @@
  * the two never overlap. The executor is started when something is queued for the first time.
  */
 
-import { type ProgramRequest, programKey } from '../collectives/registry.js';
 import { Executor } from '../device/host/executor.js';
 import { instantiate, programsOf } from '../device/host/kernels.js';
 import { runBlocks } from '../device/host/launch.js';
 import { createWaiter, type Waiter, type WaiterSettings, type WaitReason } from '../device/host/waiting.js';
 import type { WasmFunction, WasmModule } from '../device/host/webassembly.js';
 import { STATUS } from '../kernel/ir.js';
-import { moduleFor } from './program-cache.js';
+import { type HostProgram, hostProgramKey, moduleFor } from './program-cache.js';
 import type { Team } from './team.js';
 
 /** How a run ended that did not end well. */
@@ -45,8 +44,8 @@ export class Engine {
   }
 
   /** The program as a function of this thread. */
-  inline(request: ProgramRequest): WasmFunction {
-    const key = programKey(request);
+  inline(request: HostProgram): WasmFunction {
+    const key = hostProgramKey(request);
     let program = this.#inline.get(key);
     if (program === undefined) {
       const module: WasmModule = moduleFor(request);
@@ -110,14 +109,14 @@ export class Engine {
 
   /** Queues a program; the promise tells undefined, or why it failed. */
   async queue(
-    request: ProgramRequest,
+    request: HostProgram,
     descriptor: number,
     blocks: number,
     frames = 0,
     frameBytes = 0,
   ): Promise<RunFailure | undefined> {
     const executor = this.#start();
-    const key = programKey(request);
+    const key = hostProgramKey(request);
     let module = this.#loaded.get(key);
     if (module === undefined) {
       module = executor.load(moduleFor(request));

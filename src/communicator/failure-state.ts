@@ -7,13 +7,13 @@
  */
 
 import { ControlBlock } from '../collectives/control-block.js';
-import { STATUS_MISMATCH } from '../collectives/direct.js';
 import { wakeDoorbell } from '../device/host/doorbell.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { describeMismatch, describeTimeout, describeTrouble } from './diagnosis.js';
+import { describeTrouble } from './diagnosis.js';
 import type { RunFailure } from './engine.js';
 import type { Gate } from './gate.js';
 import { decodeTrouble, encodeTrouble, type Team, type Trouble } from './team.js';
+import type { Witness } from './witness.js';
 
 export class FailureState {
   readonly #team: Team;
@@ -47,23 +47,20 @@ export class FailureState {
     if (departed !== undefined) throw this.failWith(this.#heard({ kind: 'left', culprit: departed }));
   }
 
-  /**
-   * Turns the end of a program into an error and tells the other ranks. `meets` says that the program was a
-   * meeting of all ranks, whose posts tell who came.
-   */
-  fail(call: string, failure: RunFailure, meets: boolean): TuttiError {
+  /** Turns the end of a program into an error and tells the other ranks. */
+  fail(call: string, failure: RunFailure, witness: Witness): TuttiError {
     if (this.#error !== undefined) return this.#error;
-    if (failure.status === STATUS_MISMATCH) {
-      const { error, trouble } = describeMismatch(this.#team);
-      return this.failWith(error, trouble);
-    }
+    const difference = witness.difference(failure.status);
+    if (difference !== undefined) return this.failWith(difference.error, difference.trouble);
     // What a peer has written goes before what was noticed here: the peer that fell silent may be one that has
     // reported the culprit and ended.
     const heard = decodeTrouble(this.#abortWord()) ?? this.#trouble;
-    if (heard !== undefined) return this.failWith(this.#heard(heard, `noticed during ${call}`));
+    if (heard !== undefined) {
+      return this.failWith(witness.heard?.(heard) ?? this.#heard(heard, `noticed during ${call}`));
+    }
     const reason = failure.reason;
     if (reason?.kind === 'timeout') {
-      const { error, trouble } = describeTimeout(this.#team, call, this.#timeoutMs, meets);
+      const { error, trouble } = witness.timeout(this.#timeoutMs);
       return this.failWith(error, trouble);
     }
     if (reason?.kind === 'peerDied') {

@@ -15,16 +15,16 @@ export interface ByteRange {
 
 /** What an operation touches on this rank. */
 export interface Accesses {
-  readonly reads: ByteRange | null;
-  readonly writes: ByteRange | null;
+  readonly reads: readonly ByteRange[];
+  readonly writes: readonly ByteRange[];
   /** It copies between its arrays and staging memory. */
   readonly staged: boolean;
   /** Its staging memory is that of the communicator, which others use too. */
   readonly sharesStage: boolean;
 }
 
-export function overlap(a: ByteRange | null, b: ByteRange | null): boolean {
-  return a !== null && b !== null && a.memory === b.memory && a.from < b.to && b.from < a.to;
+export function overlap(some: readonly ByteRange[], others: readonly ByteRange[]): boolean {
+  return some.some((a) => others.some((b) => a.memory === b.memory && a.from < b.to && b.from < a.to));
 }
 
 /** Whether `later` may begin only when `earlier` is finished. */

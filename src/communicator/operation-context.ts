@@ -2,6 +2,7 @@
 
 import type { HostSelector } from '../tuning/host/selector.js';
 import type { ConnectionPools } from './connection-pools.js';
+import type { MessagePool } from './message-pool.js';
 import type { Settings } from './settings.js';
 import type { SharedStage } from './shared-stage.js';
 import type { Team } from './team.js';
@@ -16,5 +17,6 @@ export interface OperationContext {
   readonly orders: readonly number[];
   readonly stage: SharedStage;
   readonly pools: ConnectionPools;
+  readonly messages: MessagePool;
   readonly selector: HostSelector;
 }

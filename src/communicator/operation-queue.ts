@@ -6,7 +6,6 @@
  * it is finished; those behind it wait.
  */
 
-import { isDirect } from '../collectives/registry.js';
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import type { CallBoard } from './call-board.js';
@@ -15,11 +14,11 @@ import type { Engine, RunFailure } from './engine.js';
 import type { FailureState } from './failure-state.js';
 import type { Gate } from './gate.js';
 import { type Accesses, type ByteRange, mustFollow, overlap } from './hazards.js';
-import type { Operation } from './operation.js';
+import type { QueuedWork } from './queued-work.js';
 
 /** An operation that is not finished; `done` never rejects. */
 interface UnderWay {
-  readonly operation: Operation;
+  readonly operation: QueuedWork;
   readonly done: Promise<void>;
 }
 
@@ -59,11 +58,11 @@ export class OperationQueue {
     await Promise.all(Array.from(this.#underWay, ({ done }) => done));
   }
 
-  /** The collective under way that works on these bytes. */
+  /** The call under way that works on these bytes. */
   userOf(range: ByteRange): string | undefined {
     for (const { operation } of this.#underWay) {
       const { reads, writes } = operation.accesses;
-      if (overlap(range, reads) || overlap(range, writes)) return operation.call.collective;
+      if (overlap([range], reads) || overlap([range], writes)) return operation.name;
     }
     return undefined;
   }
@@ -74,7 +73,7 @@ export class OperationQueue {
   }
 
   /** Queues an operation; settles when its result may be read. */
-  async enqueue(operation: Operation): Promise<void> {
+  async enqueue(operation: QueuedWork): Promise<void> {
     this.#failure.check();
     const before = this.#before(operation.accesses);
     const inTurn =
@@ -100,7 +99,7 @@ export class OperationQueue {
   }
 
   /** Runs an operation now. */
-  run(operation: Operation, program: WasmFunction): void {
+  run(operation: QueuedWork, program: WasmFunction): void {
     if (this.#underWay.size > 0) this.#checkApart(operation);
     if (this.#comparison.applies(operation)) this.#comparison.now(operation);
     const { pieces, descriptor, blocks, frames, frameBytes } = operation;
@@ -114,13 +113,13 @@ export class OperationQueue {
   }
 
   /** True for an operation that is nothing but one call of its program. */
-  isPlain(operation: Operation): boolean {
+  isPlain(operation: QueuedWork): boolean {
     const { pieces, accesses, isCounted } = operation;
     return pieces === 1 && !accesses.staged && !isCounted && !this.#comparison.applies(operation);
   }
 
   /** The error of a program that ended with a status other than done. */
-  failureOf(operation: Operation, failure: RunFailure): TuttiError {
+  failureOf(operation: QueuedWork, failure: RunFailure): TuttiError {
     return this.#fail(operation, failure);
   }
 
@@ -138,16 +137,16 @@ export class OperationQueue {
   }
 
   /** The copies of earlier calls happen in their promises, for which a synchronous call cannot wait. */
-  #checkApart(operation: Operation): void {
+  #checkApart(operation: QueuedWork): void {
     if (this.#turn === undefined && this.#before(operation.accesses).length === 0) return;
     throw new TuttiError(
       'invalidUsage',
-      `${operation.call.collective}Sync: an asynchronous call before this one is still moving ordinary arrays; await it first`,
+      `${operation.name}Sync: an asynchronous call before this one is still moving ordinary arrays; await it first`,
       { rank: this.#rank },
     );
   }
 
-  async #inTurn(operation: Operation, before: readonly Promise<void>[]): Promise<void> {
+  async #inTurn(operation: QueuedWork, before: readonly Promise<void>[]): Promise<void> {
     const previous = this.#turn;
     let finish!: () => void;
     const turn = new Promise<void>((resolve) => {
@@ -168,15 +167,15 @@ export class OperationQueue {
     }
   }
 
-  async #submit(operation: Operation, piece: number): Promise<void> {
+  async #submit(operation: QueuedWork, piece: number): Promise<void> {
     this.#failure.check();
     this.#copyIn(operation, piece);
     if (piece === 0) this.#announce(operation);
-    const { request, descriptor, blocks, frames, frameBytes } = operation;
+    const { program, descriptor, blocks, frames, frameBytes } = operation;
     // The executor gives up what is behind a comparison that fails.
     const compares = piece === 0 && operation.comparison !== 0;
     const compared = compares ? this.#comparison.inQueue(operation) : undefined;
-    const run = this.#engine.queue(request, descriptor, blocks, frames, frameBytes);
+    const run = this.#engine.queue(program, descriptor, blocks, frames, frameBytes);
     const [failure] = await Promise.all([run, compared]).catch((error) => {
       throw this.#abandon(operation, error);
     });
@@ -187,16 +186,18 @@ export class OperationQueue {
   }
 
   /** From here on the operation is begun: the other ranks count on it. */
-  #announce({ request, signature, call }: Operation): void {
-    if (isDirect(request.algorithm)) this.#board.meeting(signature, call.count);
-    else this.#board.connected(signature, call.count);
+  #announce({ announcement }: QueuedWork): void {
+    if (announcement === undefined) return;
+    const { signature, count, meets } = announcement;
+    if (meets) this.#board.meeting(signature, count);
+    else this.#board.connected(signature, count);
   }
 
-  #fail(operation: Operation, failure: RunFailure): TuttiError {
-    return this.#failure.fail(operation.call.collective, failure, isDirect(operation.request.algorithm));
+  #fail(operation: QueuedWork, failure: RunFailure): TuttiError {
+    return this.#failure.fail(operation.name, failure, operation.witness);
   }
 
-  #copyIn(operation: Operation, piece: number): void {
+  #copyIn(operation: QueuedWork, piece: number): void {
     try {
       operation.before(piece);
     } catch (error) {
@@ -205,7 +206,7 @@ export class OperationQueue {
     }
   }
 
-  #copyOut(operation: Operation, piece: number): void {
+  #copyOut(operation: QueuedWork, piece: number): void {
     try {
       operation.after(piece);
     } catch (error) {
@@ -214,19 +215,19 @@ export class OperationQueue {
   }
 
   /** The executor's thread could not be started or has ended: the other ranks wait for this one in vain. */
-  #abandon(operation: Operation, cause: unknown): unknown {
+  #abandon(operation: QueuedWork, cause: unknown): unknown {
     if (!TuttiError.is(cause)) return cause;
     const rank = this.#rank;
-    const text = `${operation.call.collective}: ${cause.message}`;
+    const text = `${operation.name}: ${cause.message}`;
     const kind = cause.code === 'systemError' ? 'outOfMemory' : 'aborted';
     return this.#failure.failWith(new TuttiError(cause.code, text, { rank, cause }), { kind, culprit: rank });
   }
 
   /** An array cannot be copied. In the middle of an operation that leaves the other ranks without a partner. */
-  #describe(operation: Operation, cause: unknown, abandons: boolean): unknown {
+  #describe(operation: QueuedWork, cause: unknown, abandons: boolean): unknown {
     if (!TuttiError.is(cause)) return cause;
     const rank = this.#rank;
-    const error = new TuttiError(cause.code, `${operation.call.collective}: ${cause.message}`, {
+    const error = new TuttiError(cause.code, `${operation.name}: ${cause.message}`, {
       rank,
       cause,
     });

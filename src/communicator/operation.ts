@@ -31,13 +31,16 @@ import { encodeRingWork, ringWorkBytes } from '../planning/ring-work.js';
 import { type HostSelection, oneShotPiece } from '../tuning/host-selection.js';
 import type { Buffer, CheckedCall } from './buffers.js';
 import { ConnectedOperation } from './connected-operation.js';
+import { operationWitness } from './diagnosis.js';
 import type { Accesses, ByteRange } from './hazards.js';
 import type { OperationContext } from './operation-context.js';
 import { OutsideArray } from './outside-array.js';
 import { frameBytesFor } from './program-cache.js';
+import type { Announcement, QueuedWork } from './queued-work.js';
 import { receiverOffset, senderOffset } from './rank-area.js';
 import { type SideBytes, type Staging, type StagingForm, takeStaging } from './staging.js';
 import { switchHindrance } from './switch-set-up.js';
+import type { Witness } from './witness.js';
 
 /**
  * Bytes that ordinary arrays move through staging at a time. Measured on two cores with 2 MiB of second-level cache
@@ -94,7 +97,7 @@ interface Piece {
   readonly channel?: number;
 }
 
-export class Operation {
+export class Operation implements QueuedWork {
   readonly call: CheckedCall;
   readonly selection: HostSelection;
   readonly request: ProgramRequest;
@@ -104,7 +107,7 @@ export class Operation {
   /** Memory in which blocks of a resumable program keep their state, and bytes for each; 0 for plain programs. */
   readonly frames: number;
   readonly frameBytes: number;
-  readonly signature: number;
+  readonly #signature: number;
   /**
    * Descriptor of a meeting of all ranks that only compares what they are about to do; 0 when not wanted.
    * Direct programs compare by themselves.
@@ -145,7 +148,7 @@ export class Operation {
     this.call = call;
     this.#size = ELEMENT_TYPES[call.type].size;
     this.#ranks = team.size;
-    this.signature = signatureOf(
+    this.#signature = signatureOf(
       call.collective,
       call.type,
       reducesElements(call.collective) ? call.op : undefined,
@@ -191,11 +194,11 @@ export class Operation {
       }
     }
     const inPieces = this.#staging?.whole === false;
-    const range = (buffer: Buffer | null, address: number | undefined): ByteRange | null => {
-      if (buffer === null) return null;
+    const range = (buffer: Buffer | null, address: number | undefined): ByteRange[] => {
+      if (buffer === null) return [];
       const memory = address === undefined ? buffer.buffer : this.#device.buffer;
       const from = address ?? buffer.byteOffset;
-      return { memory, from, to: from + buffer.byteLength };
+      return [{ memory, from, to: from + buffer.byteLength }];
     };
     this.accesses = {
       reads: range(send, sendAddress),
@@ -284,7 +287,7 @@ export class Operation {
       .set('control', team.area)
       .set('self', team.rank)
       .set('root', call.root)
-      .set('signature', this.signature)
+      .set('signature', this.#signature)
       .set('staged', staged ? 1 : 0)
       .set('count', call.count)
       .set('start', 0)
@@ -374,6 +377,27 @@ export class Operation {
     }
     const start = piece * this.#pieceElements;
     return { start, elements: Math.min(this.#pieceElements, this.call.count - start) };
+  }
+
+  get name(): string {
+    return this.call.collective;
+  }
+
+  get program(): ProgramRequest {
+    return this.request;
+  }
+
+  get announcement(): Announcement {
+    const meets = isDirect(this.request.algorithm);
+    return { signature: this.#signature, count: this.call.count, meets };
+  }
+
+  get isComparable(): boolean {
+    return !isDirect(this.request.algorithm);
+  }
+
+  get witness(): Witness {
+    return operationWitness(this.#context.team, this.name, isDirect(this.request.algorithm));
   }
 
   /** Every run is counted for the other ranks: ring operations, which do not meet. */

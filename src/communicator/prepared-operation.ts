@@ -1,15 +1,11 @@
 /** An operation that was checked and planned once and runs as often as wanted. */
 
-import { isDirect } from '../collectives/registry.js';
 import type { WasmFunction } from '../device/host/webassembly.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import type { CheckedCall } from './buffers.js';
 import type { CallBoard } from './call-board.js';
 import type { Engine, RunFailure } from './engine.js';
 import type { Gate } from './gate.js';
-import { copyAlone } from './lone-rank.js';
-import { Operation } from './operation.js';
-import type { OperationContext } from './operation-context.js';
+import type { QueuedWork } from './queued-work.js';
 
 /** An operation that was checked and planned once. */
 export interface PreparedOperation {
@@ -23,26 +19,36 @@ export interface PreparedOperation {
   readonly explanation: string;
 }
 
+/** What is to be done, planned. */
+export interface Plan {
+  readonly name: string;
+  readonly arrays: readonly (ArrayBufferView | null)[];
+  /** Null for a communicator of one rank, which does it with `alone`. */
+  readonly work: QueuedWork | null;
+  readonly explanation: string;
+  alone(): void;
+}
+
 /** What prepared operations need of their communicator. */
 export interface Runner {
+  rankOf(): number;
   check(name: string): void;
   refuseBlocking(name: string): void;
-  inline(operation: Operation): WasmFunction;
+  inline(operation: QueuedWork): WasmFunction;
   /** For an operation that is one call of its program: what it takes to call it while the gate is open. */
-  shortcut(operation: Operation): { gate: Gate; engine: Engine; board: CallBoard } | undefined;
-  failureOf(operation: Operation, failure: RunFailure): TuttiError;
-  run(operation: Operation, program: WasmFunction): void;
-  enqueue(operation: Operation): Promise<void>;
+  shortcut(operation: QueuedWork): { gate: Gate; engine: Engine; board: CallBoard } | undefined;
+  failureOf(operation: QueuedWork, failure: RunFailure): TuttiError;
+  run(operation: QueuedWork, program: WasmFunction): void;
+  enqueue(operation: QueuedWork): Promise<void>;
   /** The operation was released. */
   forget(prepared: Prepared): void;
 }
 
 export class Prepared implements PreparedOperation {
   readonly #runner: Runner;
-  readonly #context: OperationContext;
-  readonly #call: CheckedCall;
+  readonly #plan: Plan;
   /** Null for a communicator of one rank. */
-  readonly #operation: Operation | null;
+  readonly #operation: QueuedWork | null;
   #program: WasmFunction | undefined;
   /** Set with the program, when running is nothing but calling it. */
   #gate: Gate | undefined;
@@ -59,27 +65,22 @@ export class Prepared implements PreparedOperation {
   /** Why it can never run again. */
   #spoilt: string | undefined;
 
-  constructor(runner: Runner, context: OperationContext, call: CheckedCall) {
+  constructor(runner: Runner, plan: Plan) {
     this.#runner = runner;
-    this.#context = context;
-    this.#call = call;
-    this.#operation =
-      context.team.size === 1
-        ? null
-        : new Operation(context, call, context.team.sharesThread ? 'whole' : 'pieces');
+    this.#plan = plan;
+    this.#operation = plan.work;
   }
 
   get explanation(): string {
-    if (this.#operation === null) return 'one rank: a copy';
-    const { algorithm, protocol, reason } = this.#operation.selection;
-    return `${algorithm}${isDirect(algorithm) ? '' : ` ${protocol}`}: ${reason}`;
+    return this.#plan.explanation;
   }
 
   run(): void {
     const program = this.#program;
     if (program === undefined) this.#firstRun();
     else if (this.#gate?.open === true) {
-      this.#board!.meeting(this.#signature, this.#count);
+      // Messages are nobody's business but that of their two ranks.
+      this.#board?.meeting(this.#signature, this.#count);
       const failure = this.#engine!.runNow(
         program,
         this.#descriptor,
@@ -95,17 +96,19 @@ export class Prepared implements PreparedOperation {
     this.#checkReady();
     const operation = this.#operation;
     if (operation === null) {
-      copyAlone(this.#call);
+      this.#plan.alone();
       return;
     }
-    this.#runner.refuseBlocking(`${this.#call.collective}Sync`);
+    this.#runner.refuseBlocking(`${this.#plan.name}Sync`);
     const program = this.#runner.inline(operation);
     const shortcut = this.#runner.shortcut(operation);
     this.#gate = shortcut?.gate;
     this.#engine = shortcut?.engine;
-    this.#board = shortcut?.board;
-    this.#signature = operation.signature;
-    this.#count = operation.call.count;
+    if (operation.announcement !== undefined) {
+      this.#board = shortcut?.board;
+      this.#signature = operation.announcement.signature;
+      this.#count = operation.announcement.count;
+    }
     this.#descriptor = operation.descriptor;
     this.#blocks = operation.blocks;
     this.#frames = operation.frames;
@@ -116,7 +119,7 @@ export class Prepared implements PreparedOperation {
 
   async start(): Promise<void> {
     this.#checkReady();
-    if (this.#operation === null) return copyAlone(this.#call);
+    if (this.#operation === null) return this.#plan.alone();
     this.#underWay += 1;
     try {
       await this.#runner.enqueue(this.#operation);
@@ -127,11 +130,11 @@ export class Prepared implements PreparedOperation {
   }
 
   #checkReady(): void {
-    this.#runner.check(this.#call.collective);
+    this.#runner.check(this.#plan.name);
     const reason = this.#spoilt ?? (this.#released ? 'the prepared operation was released' : undefined);
     if (reason === undefined) return;
-    throw new TuttiError('invalidUsage', `${this.#call.collective}: ${reason}; prepare it again`, {
-      rank: this.#context.team.rank,
+    throw new TuttiError('invalidUsage', `${this.#plan.name}: ${reason}; prepare it again`, {
+      rank: this.#runner.rankOf(),
     });
   }
 
@@ -139,7 +142,7 @@ export class Prepared implements PreparedOperation {
   uses(array: ArrayBufferView): boolean {
     const from = array.byteOffset;
     const to = from + array.byteLength;
-    return [this.#call.send, this.#call.recv].some(
+    return this.#plan.arrays.some(
       (own) =>
         own !== null &&
         own.buffer === array.buffer &&

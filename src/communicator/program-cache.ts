@@ -8,8 +8,17 @@
 import { buildProgram, type ProgramRequest, programKey } from '../collectives/registry.js';
 import { loadModule } from '../device/host/kernels.js';
 import type { WasmModule } from '../device/host/webassembly.js';
-import { WASM_TRAITS } from '../kernel/ir.js';
+import { type Program, type Traits, WASM_TRAITS } from '../kernel/ir.js';
 import { compileWasm, frameBytes } from '../kernel/wasm/compile.js';
+
+/** A program that no request names. */
+export interface ProgramSource {
+  readonly key: string;
+  readonly resumable: boolean;
+  build(traits: Traits): Program;
+}
+
+export type HostProgram = ProgramRequest | ProgramSource;
 
 interface Compiled {
   readonly module: WasmModule;
@@ -20,20 +29,25 @@ interface Compiled {
 const modules = new Map<string, Compiled>();
 
 /** The module of one program; the program is its only export. */
-export function moduleFor(request: ProgramRequest): WasmModule {
+export function moduleFor(request: HostProgram): WasmModule {
   return compiled(request).module;
 }
 
 /** Bytes that each block of a resumable program needs for its state; 0 for a plain one. */
-export function frameBytesFor(request: ProgramRequest): number {
+export function frameBytesFor(request: HostProgram): number {
   return request.resumable === true ? compiled(request).frameBytes : 0;
 }
 
-function compiled(request: ProgramRequest): Compiled {
-  const key = programKey(request);
+/** Equal keys mean equal programs. */
+export function hostProgramKey(request: HostProgram): string {
+  return 'build' in request ? request.key : programKey(request);
+}
+
+function compiled(request: HostProgram): Compiled {
+  const key = hostProgramKey(request);
   let made = modules.get(key);
   if (made === undefined) {
-    const program = buildProgram(WASM_TRAITS, request);
+    const program = 'build' in request ? request.build(WASM_TRAITS) : buildProgram(WASM_TRAITS, request);
     const resumable = request.resumable === true;
     const module = loadModule(compileWasm(program, { resumable }));
     made = { module, frameBytes: resumable ? frameBytes(program) : 0 };

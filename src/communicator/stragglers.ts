@@ -2,18 +2,21 @@
  * Ranks that call what this one will never call, because it closes: they would wait until their time limit.
  *
  * Control blocks count the meetings and ring operations that each rank has begun, and all ranks make the same
- * calls. So a rank whose counters are ahead of those of a rank that is done has made a call too many.
+ * calls. So a rank whose counters are ahead of those of a rank that is done has made a call too many. Messages are
+ * counted by pair of ranks.
  */
 
 import { ControlBlock } from '../collectives/control-block.js';
+import type { MessagePool } from './message-pool.js';
 import type { Team } from './team.js';
 
 /** Milliseconds between two looks: short for a person, long enough to cost nothing. */
 const LOOK_MS = 50;
 
 /** Whether another rank has begun an operation that this rank has not. */
-export function areOthersAhead(team: Team): boolean {
+export function areOthersAhead(team: Team, messages: MessagePool): boolean {
   if (!team.shared) return false;
+  if (messages.waitingPeer() !== undefined) return true;
   const control = (rank: number) => ControlBlock.at(team.device.dataView, team.areas[rank]!);
   const own = control(team.rank);
   return team.areas.some((_, rank) =>
@@ -24,10 +27,10 @@ export function areOthersAhead(team: Team): boolean {
 }
 
 /** Looks from time to time, until `found` is called or the returned function. */
-export function watchForStragglers(team: Team, found: () => void): () => void {
+export function watchForStragglers(team: Team, messages: MessagePool, found: () => void): () => void {
   if (!team.shared) return () => {};
   const timer = setInterval(() => {
-    if (!areOthersAhead(team)) return;
+    if (!areOthersAhead(team, messages)) return;
     clearInterval(timer);
     found();
   }, LOOK_MS);

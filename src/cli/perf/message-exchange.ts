@@ -5,7 +5,7 @@
 import type { CudaCommunicator } from '../../communicator/cuda/cuda-communicator.js';
 import type { PreparedCudaOperation } from '../../communicator/cuda/cuda-prepared.js';
 import type { DeviceBuffer } from '../../communicator/cuda/device-buffer.js';
-import { group } from '../../communicator/cuda/group.js';
+import { group } from '../../communicator/group.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 
 export class MessageExchange {

@@ -15,6 +15,7 @@ import type { Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Buffer } from '../buffers.js';
 import { type CallOptions, type CheckedCollective, checkCallOf } from '../call-check.js';
+import { failGroup, type GroupMember, isGroupOpen, joinGroup } from '../group.js';
 import { checkKnownOptions } from '../known-options.js';
 import { Completions } from './completions.js';
 import { CudaFailure } from './cuda-failure.js';
@@ -28,7 +29,6 @@ import {
 } from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import { type ArrayClass, DeviceBuffer, describeDeviceBuffer } from './device-buffer.js';
-import { type GroupMember, isGroupOpen, joinGroup } from './group.js';
 import { LaunchQueue, type StreamHandle } from './launch-queue.js';
 import { type Message, MessageBatch } from './message-batch.js';
 import { PreparedKernel } from './prepared-kernel.js';
@@ -332,8 +332,11 @@ export class CudaCommunicator implements AsyncDisposable, GroupMember, CudaColle
       }
       return { kind, peer, buffer: own };
     } catch (error) {
-      if (!TuttiError.is(error)) throw error;
-      throw new TuttiError(error.code, error.message, { rank: this.rank, cause: error });
+      const known = TuttiError.is(error)
+        ? new TuttiError(error.code, error.message, { rank: this.rank, cause: error })
+        : error;
+      failGroup(known);
+      throw known;
     }
   }
 
