@@ -46,6 +46,7 @@ describe('the page of the API', () => {
     'PreparedOperation',
     'CommunicatorOptions',
     'Collectives',
+    'MessageCalls',
     'TuttiError',
     'UniqueIdRoot',
   ])('mentions every member of %s', (name) => {

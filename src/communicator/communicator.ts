@@ -165,7 +165,7 @@ function refuseBlocking(team: Team, call: string): void {
   );
 }
 
-export class Communicator implements AsyncDisposable, GroupMember {
+export class Communicator implements AsyncDisposable {
   readonly #team: Team;
   readonly #engine: Engine;
   readonly #context: OperationContext;
@@ -422,7 +422,7 @@ export class Communicator implements AsyncDisposable, GroupMember {
     refuseBlocking(this.#team, 'groupSync');
     const recorded = recordGroup(record);
     const pending = this.#group;
-    if (recorded.some((member) => member !== this)) {
+    if (recorded.some((member) => member !== this.#member)) {
       for (const member of recorded) member.discardGroup();
       throw new TuttiError('invalidUsage', 'groupSync: calls of other communicators belong into group', {
         rank: this.rank,
@@ -582,7 +582,7 @@ export class Communicator implements AsyncDisposable, GroupMember {
     const recorded = recordGroup(record);
     const pending = this.#group;
     try {
-      if (recorded.some((member) => member !== this) || pending?.hasOnlyMessages !== true) {
+      if (recorded.some((member) => member !== this.#member) || pending?.hasOnlyMessages !== true) {
         throw new TuttiError(
           'invalidUsage',
           'prepare.group: the group must send and receive messages of this communicator, and nothing else',
@@ -669,7 +669,7 @@ export class Communicator implements AsyncDisposable, GroupMember {
 
   async #startOrJoin(check: () => (group: PendingGroup | undefined) => Promise<void>): Promise<void> {
     const start = check();
-    if (!joinGroup(this)) return start(undefined);
+    if (!joinGroup(this.#member)) return start(undefined);
     this.#group ??= new PendingGroup();
     return start(this.#group);
   }
@@ -683,25 +683,21 @@ export class Communicator implements AsyncDisposable, GroupMember {
     }
   }
 
-  /** Not for users: see `group`. */
-  planGroup(): void {
-    this.#orTell(() => this.#group?.plan('whole'));
-  }
-
-  /** Not for users: see `group`. */
-  async submitGroup(): Promise<void> {
-    const pending = this.#group;
-    this.#group = undefined;
-    await pending?.submit((plan) => this.#submit(plan));
-  }
-
-  /** Not for users: see `group`. */
-  discardGroup(): void {
-    this.#group?.discard(
-      new TuttiError('invalidUsage', 'the group was given up before its end', { rank: this.rank }),
-    );
-    this.#group = undefined;
-  }
+  /** This communicator in a group. */
+  readonly #member: GroupMember = {
+    planGroup: () => this.#orTell(() => this.#group?.plan('whole')),
+    submitGroup: async () => {
+      const pending = this.#group;
+      this.#group = undefined;
+      await pending?.submit((plan) => this.#submit(plan));
+    },
+    discardGroup: () => {
+      this.#group?.discard(
+        new TuttiError('invalidUsage', 'the group was given up before its end', { rank: this.rank }),
+      );
+      this.#group = undefined;
+    },
+  };
 
   /** What prepared operations need of the communicator. */
   readonly #runner: Runner = {
