@@ -7,9 +7,10 @@
  */
 
 import { styleText } from 'node:util';
+import { readLaunchEnvironment } from '../bootstrap/launch-environment.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { communicatorOptions, type Variant, variants } from './perf/algorithms.js';
-import { combinations } from './perf/combinations.js';
+import { type Combination, combinations } from './perf/combinations.js';
 import { reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
 import { createReportFile, formatJsonReport, type ReportFile } from './perf/json-report.js';
 import { Measurement } from './perf/measure.js';
@@ -17,14 +18,17 @@ import { type OpenRanks, openRanks } from './perf/open-ranks.js';
 import { type PerfOptions, parsePerfOptions, perfHelp } from './perf/options.js';
 import { averageBusBandwidth, exitStatus, formatTimestamp, type ResultRow } from './perf/report.js';
 import { deviceOf, type PerfDevice, type Role, roleOf } from './perf/role.js';
-import { checkRankCount, MEASURED } from './perf/sizes.js';
+import { checkRankCount, hasInPlace, MEASURED, sweepSizes } from './perf/sizes.js';
 import {
+  formatCuts,
   formatFooter,
   formatHeader,
   formatMemoryReduction,
   formatPreamble,
   formatRow,
 } from './perf/table.js';
+import { TimeBudget } from './perf/time-budget.js';
+import { elementBytes } from './perf/type-names.js';
 import { runCommand } from './run.js';
 import { packageVersion } from './version.js';
 
@@ -54,6 +58,7 @@ async function measureHere(
   options: PerfOptions,
   args: readonly string[],
   { ranks, threads, gpus }: OpenRanks,
+  seconds: number | undefined,
 ): Promise<number> {
   const [rank] = ranks.ranks;
   const prints = rank === 0;
@@ -105,7 +110,11 @@ async function measureHere(
 
   const rows: ResultRow[] = [];
   const progress = new Progress();
-  const measurement = new Measurement(options, ranks, maxBytes);
+  const budget =
+    seconds === undefined
+      ? undefined
+      : new TimeBudget(seconds, sideCount(options, cases, maxBytes), performance.now());
+  const measurement = new Measurement(options, ranks, maxBytes, budget);
   try {
     await measurement.acquaint(cases[0]!);
     for (const combination of cases) {
@@ -129,6 +138,7 @@ async function measureHere(
     ...(required === undefined ? {} : { requiredBusBandwidth: required }),
     lastError: '',
   };
+  if (budget !== undefined) write(formatCuts(budget.cuts, options.budgetSeconds!));
   write(formatFooter(options.collective, summary));
   if (prints && (options.jsonToStdout || file !== undefined)) {
     const text = formatJsonReport({
@@ -159,6 +169,14 @@ async function measureHere(
     }
   }
   return exitStatus(summary);
+}
+
+/** Sides of all rows of a table. */
+function sideCount(options: PerfOptions, cases: readonly Combination[], maxBytes: number): number {
+  const { sweep, collective, cycles } = options;
+  const capped = { ...sweep, maxBytes: Math.min(sweep.maxBytes, maxBytes) };
+  const rows = cases.reduce((sum, { type }) => sum + [...sweepSizes(capped, elementBytes(type))].length, 0);
+  return rows * cycles * (hasInPlace(collective) ? 2 : 1);
 }
 
 /** Runs `tutti perf` with the arguments after `perf`. Resolves with the exit status. */
@@ -192,17 +210,31 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
     process.stderr.write(`tutti perf: ${error.message}\n`);
     return EXIT_USAGE;
   }
+  if (role.kind === 'parent') return runRanks(role.processes, args, device);
+  const { budgetSeconds } = options;
+  const endsAt = performance.now() + (budgetSeconds ?? 0) * 1e3;
   let worst = 0;
-  for (const table of tables) {
-    if (tables.length > 1) announce(options, table);
-    const status =
-      role.kind === 'parent'
-        ? await runRanks(role.processes, args, table, device)
-        : await measureTable(options, args, role, table, device);
+  for (const [at, table] of tables.entries()) {
+    if (tables.length > 1 && isFirst(role)) announce(options, table);
+    // What a table leaves of its time is for those after it.
+    const share = Math.max(0, endsAt - performance.now()) / 1e3 / (tables.length - at);
+    const { status, isStuck } = await measureTable(
+      options,
+      args,
+      role,
+      table,
+      device,
+      budgetSeconds && share,
+    );
     worst = Math.max(worst, status);
+    if (isStuck) break;
   }
   return worst;
 }
+
+/** Whether this process has rank 0. */
+const isFirst = ({ kind }: Role): boolean =>
+  kind === 'all' || readLaunchEnvironment(process.env, process.ppid).rank === 0;
 
 /** Says which of several tables follows. */
 function announce(options: PerfOptions, { algo, proto }: Variant): void {
@@ -211,48 +243,50 @@ function announce(options: PerfOptions, { algo, proto }: Variant): void {
   process.stdout.write(`# algorithm ${algo}${protocol}\n`);
 }
 
-/** Runs this command again as so many processes. */
-async function runRanks(
-  processes: number,
-  args: readonly string[],
-  table: Variant,
-  device: PerfDevice,
-): Promise<number> {
+/** Runs this command again as so many processes, which measure all tables. */
+async function runRanks(processes: number, args: readonly string[], device: PerfDevice): Promise<number> {
   // The ranks take their number from the environment, so -n must not reach them.
-  const gone = ['processes', 'nthreads', 'ngpus', 'device', 'algo', 'proto'];
+  const gone = ['processes', 'nthreads', 'ngpus', 'device'];
   const rankArgs = withoutOptions(args, ['n', 't', 'g'], gone);
   process.env.TUTTI_PERF_ARGS = JSON.stringify(args);
-  const { algo, proto } = table;
   return runCommand([
     ...['-n', String(processes), '--no-prefix', '--'],
     ...[process.argv[1]!, 'perf', ...rankArgs, `--device=${device}`],
-    ...(algo === undefined ? [] : [`--algo=${algo}`]),
-    ...(proto === undefined ? [] : [`--proto=${proto}`]),
   ]);
 }
 
-/** Measures one table on the ranks of this process. */
+interface TableOutcome {
+  readonly status: number;
+  /** Ranks failed in the middle, so that they may be at different places: no further table can be measured. */
+  readonly isStuck: boolean;
+}
+
+/** What all ranks refuse alike. */
+const REFUSALS: readonly string[] = ['invalidUsage', 'invalidArgument'];
+
+/** Measures one table on the ranks of this process; `seconds` is what it may take. */
 async function measureTable(
   options: PerfOptions,
   args: readonly string[],
   role: Exclude<Role, { kind: 'parent' }>,
   table: Variant,
   device: PerfDevice,
-): Promise<number> {
+  seconds: number | undefined,
+): Promise<TableOutcome> {
   const limits = options.timeoutSeconds > 0 ? { timeoutMs: options.timeoutSeconds * 1000 } : {};
   const choices = device === 'host' ? communicatorOptions(options.collective, table, process.env) : {};
   let opened: OpenRanks | undefined;
   try {
     opened = await openRanks(device, role, options, { ...limits, ...choices });
-    const status = await measureHere(options, args, opened);
+    const status = await measureHere(options, args, opened, seconds);
     await opened.close();
-    return status;
+    return { status, isStuck: false };
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
     const rank = opened?.ranks.ranks[0];
     process.stderr.write(`tutti perf: ${rank === undefined ? '' : `rank ${rank}: `}${error.message}\n`);
     await opened?.close().catch(() => {});
-    return error.code === 'timeout' ? 4 : 3;
+    return { status: error.code === 'timeout' ? 4 : 3, isStuck: !REFUSALS.includes(error.code) };
   }
 }
 

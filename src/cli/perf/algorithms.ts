@@ -8,6 +8,7 @@ import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../
 import type { CommunicatorOptions } from '../../communicator/settings.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { functionName, hostChoices } from '../../tuning/host-choices.js';
+import { EACH } from './options.js';
 import type { CollectiveName } from './sizes.js';
 
 /** One table: values of --algo and --proto, absent where nobody asked. */
@@ -15,9 +16,6 @@ export interface Variant {
   readonly algo?: string;
   readonly proto?: string;
 }
-
-/** Every one there is. */
-export const EACH = 'each';
 
 const COLLECTIVE_OF: Partial<Record<CollectiveName, Collective>> = {
   all_reduce: 'allReduce',

@@ -21,6 +21,7 @@ import {
   warmupSizes,
 } from './sizes.js';
 import { combineTimes, iterationStatistics, slowestPerIteration } from './statistics.js';
+import type { TimeBudget } from './time-budget.js';
 import { elementBytes } from './type-names.js';
 
 /** Seed of the data that the timed operations work on, as in nccl-tests. */
@@ -35,6 +36,17 @@ const FIRST_CALLS = 50;
 /** ... so that on a crowded machine neither the rest nor the loop of a small row takes much longer than this, ms. */
 const PATIENCE_MS = 100;
 
+/** Below this size a call's first run tells little of what it takes, and more runs and a warm-up cost nothing. */
+const UNHURRIED_BYTES = 1048576;
+
+const NOTHING_TIMED: Timed = { microseconds: 0, cpu: 0, samples: [] };
+
+/** One side of a row, with the iterations that it was timed over. */
+interface TimedSide {
+  readonly result: SideResult;
+  readonly iterations: number;
+}
+
 export interface MeasureEvents {
   row(row: ResultRow): void;
   progress(text: string): void;
@@ -45,14 +57,19 @@ export class Measurement<O extends PerfOperation> {
   readonly #ranks: PerfRanks<O>;
   readonly #size: number;
   readonly maxBytes: number;
+  readonly #budget: TimeBudget | undefined;
   #seed = 0;
   /** Microseconds of a small operation while the ranks were getting acquainted; the same on all ranks. */
   #smallUs = 1;
   failedChecks = 0;
 
-  /** `maxBytes` is the largest size that fits, the same on all ranks. */
-  constructor(options: PerfOptions, ranks: PerfRanks<O>, maxBytes: number) {
+  /**
+   * `maxBytes` is the largest size that fits, the same on all ranks. With a budget slow sizes are timed less often; all
+   * ranks have one, or none.
+   */
+  constructor(options: PerfOptions, ranks: PerfRanks<O>, maxBytes: number, budget?: TimeBudget) {
     this.#options = options;
+    this.#budget = budget;
     this.#ranks = ranks;
     this.#size = ranks.size;
     this.maxBytes = maxBytes;
@@ -103,12 +120,13 @@ export class Measurement<O extends PerfOperation> {
     return Math.floor((milliseconds * 1e3) / this.#smallUs);
   }
 
-  async #side(combination: Combination, counts: Counts, inPlace: boolean): Promise<SideResult> {
+  async #side(combination: Combination, counts: Counts, inPlace: boolean): Promise<TimedSide> {
     const options = this.#options;
-    const { type } = combination;
-    const { aggregated, checks } = options;
-    const total = this.#iterations(counts) * aggregated;
-    if (checks > 0) await this.#fill(combination, counts, inPlace, TIMED_SEED);
+    const { checks } = options;
+    // Where time is short, a large size may be timed and checked in one run, so its data are those of a check.
+    const isHurried = this.#budget !== undefined && counts.bytes >= UNHURRIED_BYTES;
+    if (isHurried) this.#seed += 1;
+    if (checks > 0) await this.#fill(combination, counts, inPlace, isHurried ? this.#seed : TIMED_SEED);
 
     // Operations at every place that the rotation visits, ready before the clock starts.
     const shifts = new Map<number, O[]>();
@@ -121,15 +139,26 @@ export class Measurement<O extends PerfOperation> {
       }
       return made;
     };
-    const sequence = Array.from({ length: total }, (_, index) => operationsAt(placeOf(index)));
+    const sequenceOf = (iterations: number) =>
+      Array.from({ length: iterations * options.aggregated }, (_, index) => operationsAt(placeOf(index)));
     let timed: Timed;
+    let iterations: number;
+    let wrong: number | undefined;
     try {
-      // Each operation once, since the first run of a prepared operation looks its program up.
-      for (const operations of shifts.values()) await this.#ranks.once(operations);
-      await this.#ranks.barrier();
-      // The barrier's messages reach the ranks tens of microseconds apart; one more operation lines them up.
-      await this.#ranks.once(sequence[0]!);
-      timed = await this.#ranks.time(sequence, options);
+      const first = await this.#firstRun(counts, sequenceOf(1), isHurried);
+      ({ iterations } = first);
+      if (isHurried && iterations === 1) {
+        ({ timed } = first);
+        if (checks === 1) wrong = await this.#wrongElements(combination, counts, inPlace);
+      } else {
+        const sequence = sequenceOf(iterations);
+        // Each operation once, since the first run of a prepared operation looks its program up.
+        for (const operations of shifts.values()) await this.#ranks.once(operations);
+        await this.#ranks.barrier();
+        // The barrier's messages reach the ranks tens of microseconds apart; one more operation lines them up.
+        await this.#ranks.once(sequence[0]!);
+        timed = await this.#ranks.time(sequence, options);
+      }
     } finally {
       for (const operations of shifts.values()) for (const operation of operations) operation.release();
     }
@@ -142,25 +171,52 @@ export class Measurement<O extends PerfOperation> {
     const { algbw, busbw } = bandwidthFor(
       options.collective,
       counts.count,
-      elementBytes(type),
+      elementBytes(combination.type),
       this.#size,
       microseconds / 1e6,
     );
     await this.#ranks.barrier();
-    const wrong = checks > 0 ? await this.#checks(combination, counts, inPlace) : undefined;
+    if (checks > 0 && wrong === undefined) wrong = await this.#checks(combination, counts, inPlace);
     const statistics = options.perIteration
       ? iterationStatistics(
           slowestPerIteration(times.map((values) => values.slice(2))),
           options.perIterationSkip,
         )
       : undefined;
-    return {
+    const result = {
       timeUs: options.reportCpuTime ? times[0]![1]! : microseconds,
       algbw,
       busbw,
       ...(wrong === undefined ? {} : { wrong }),
       ...(statistics === undefined ? {} : { iterations: statistics }),
     };
+    return { result, iterations };
+  }
+
+  /**
+   * Decides how often a side is timed: the same on all ranks. Without a budget nothing is run; else one iteration is,
+   * and its time tells.
+   */
+  async #firstRun(
+    counts: Counts,
+    sequence: readonly (readonly O[])[],
+    isHurried: boolean,
+  ): Promise<{ readonly iterations: number; readonly timed: Timed }> {
+    const wanted = this.#iterations(counts);
+    const budget = this.#budget;
+    if (budget === undefined) return { iterations: wanted, timed: NOTHING_TIMED };
+    // The first run of a small operation mostly looks its program up.
+    if (!isHurried) await this.#ranks.once(sequence[0]!);
+    await this.#ranks.barrier();
+    const timed = await this.#ranks.time(sequence, this.#options);
+    const { aggregated } = this.#options;
+    const all = await this.#ranks.gather(() => [
+      timed.microseconds * aggregated,
+      budget.leftMs(performance.now()),
+    ]);
+    const slowest = Math.max(...all.map(([microseconds]) => microseconds!));
+    const leftMs = Math.min(...all.map(([, left]) => left!));
+    return { iterations: budget.next(counts.bytes, wanted, slowest, leftMs), timed };
   }
 
   // ---- data ----
@@ -193,27 +249,32 @@ export class Measurement<O extends PerfOperation> {
       } finally {
         for (const operation of operations) operation.release();
       }
-      const own: number[] = [];
-      for (const index of this.#ranks.ranks.keys()) {
-        const { expected } = this.#plan(index, combination, counts, inPlace, this.#seed);
-        const { output } = this.#sides(index, combination.type, counts, inPlace, 0);
-        own.push(
-          expected === 'unchecked' ? 0 : await this.#ranks.verify(index, output, expected, combination),
-        );
-      }
-      const counted = await this.#ranks.gather((index) => [own[index]!]);
-      wrong = counted.reduce((sum, [count]) => sum + count!, 0);
-      this.failedChecks += counted.filter(([count]) => count! > 0).length;
+      wrong = await this.#wrongElements(combination, counts, inPlace);
     }
     return wrong;
+  }
+
+  /** Compares all outputs with what the last seed gives; the result is the number of wrong elements over all ranks. */
+  async #wrongElements(combination: Combination, counts: Counts, inPlace: boolean): Promise<number> {
+    const own: number[] = [];
+    for (const index of this.#ranks.ranks.keys()) {
+      const { expected } = this.#plan(index, combination, counts, inPlace, this.#seed);
+      const { output } = this.#sides(index, combination.type, counts, inPlace, 0);
+      own.push(expected === 'unchecked' ? 0 : await this.#ranks.verify(index, output, expected, combination));
+    }
+    const counted = await this.#ranks.gather((index) => [own[index]!]);
+    this.failedChecks += counted.filter(([count]) => count! > 0).length;
+    return counted.reduce((sum, [count]) => sum + count!, 0);
   }
 
   // ---- sweeps ----
 
   async #warmUp(combination: Combination): Promise<void> {
-    const { sweep, collective, warmupIterations } = this.#options;
+    const { sweep, collective, warmupIterations, isWarmupGiven } = this.#options;
     const size = elementBytes(combination.type);
-    const capped = { ...sweep, maxBytes: Math.min(sweep.maxBytes, this.maxBytes) };
+    const isShort = this.#budget !== undefined && !isWarmupGiven;
+    const most = isShort ? Math.max(sweep.minBytes, UNHURRIED_BYTES) : Number.POSITIVE_INFINITY;
+    const capped = { ...sweep, maxBytes: Math.min(sweep.maxBytes, this.maxBytes, most) };
     for (const bytes of warmupSizes(capped, size)) {
       const counts = countsFor(collective, bytes, size, this.#size);
       const operations = this.#prepare(combination, counts, false, 0);
@@ -266,9 +327,9 @@ export class Measurement<O extends PerfOperation> {
           bytes: counts.bytes,
           count: counts.count,
           ...labels(collective, combination),
-          timedIterations: this.#iterations(counts),
-          outOfPlace,
-          ...(inPlace === undefined ? {} : { inPlace }),
+          timedIterations: Math.min(outOfPlace.iterations, inPlace?.iterations ?? outOfPlace.iterations),
+          outOfPlace: outOfPlace.result,
+          ...(inPlace === undefined ? {} : { inPlace: inPlace.result }),
           ...stamp,
         });
       }

@@ -19,6 +19,7 @@ import { type ElementType, REDUCE_OP_NAMES, type ReduceOp } from '../../kernel/e
 import { parseInteger, parseSize } from './quantities.js';
 import { COLLECTIVE_NAMES, type CollectiveName, MEASURED, type Sweep } from './sizes.js';
 import type { Averaging } from './statistics.js';
+import { EACH_SECONDS } from './time-budget.js';
 import { ALL_OPS, ALL_TYPES, elementTypeNamed, TEST_TYPE_NAMES } from './type-names.js';
 
 /** What a perf run shall do. */
@@ -41,8 +42,12 @@ export interface PerfOptions {
   readonly isIterationsGiven: boolean;
   /** Operations that are grouped in one iteration. */
   readonly aggregated: number;
+  /** Seconds for all tables, kept by timing slow sizes less often; absent: as long as it takes. */
+  readonly budgetSeconds?: number;
   /** Warm-up operations per warm-up size. */
   readonly warmupIterations: number;
+  /** False when nobody asked for a number: large sizes are then not warmed up where time is short. */
+  readonly isWarmupGiven: boolean;
   /** Full sweeps; 0 repeats until stopped. */
   readonly cycles: number;
   /** Check runs per row; 0 does not check. */
@@ -298,6 +303,12 @@ const SPECS: readonly OptionSpec[] = [
     apply: (o, v) => (o.proto = v),
   },
   {
+    long: 'budget',
+    value: 'SECONDS',
+    help: 'time for all tables: slow sizes are timed less often, 0 is no limit (90 with each, else 0)',
+    apply: (o, v, what) => (o.budgetSeconds = parseInteger(v, what, 0)),
+  },
+  {
     long: 'json',
     value: 'FILE',
     isOptional: true,
@@ -316,6 +327,9 @@ const SPECS: readonly OptionSpec[] = [
   },
   { short: 'h', long: 'help', help: 'this text', apply: (o) => (o.help = true) },
 ];
+
+/** Value of --algo and --proto: every one there is, with a table each. */
+export const EACH = 'each';
 
 /** Options of nccl-tests that stand for something that host memory does not have, and why. */
 const FOREIGN: Readonly<Record<string, string>> = {
@@ -349,6 +363,7 @@ export function parsePerfOptions(args: readonly string[]): PerfOptions {
     isIterationsGiven: false,
     aggregated: 1,
     warmupIterations: 1,
+    isWarmupGiven: false,
     cycles: 1,
     checks: 1,
     types: ['float32'],
@@ -402,10 +417,28 @@ export function parsePerfOptions(args: readonly string[]): PerfOptions {
     spec.apply(options, value ?? '', what);
   }
   options.isIterationsGiven = given.has('iters');
+  options.isWarmupGiven = given.has('warmup_iters');
   const isSizeGiven = ['minbytes', 'maxbytes', 'stepbytes', 'stepfactor'].some((name) => given.has(name));
   if (!isSizeGiven) options.sweep = { ...DEFAULT_SWEEP };
   if (!options.help) checkTogether(options);
+  const budgetSeconds = budgetOf(options);
+  delete options.budgetSeconds;
+  if (budgetSeconds !== undefined) options.budgetSeconds = budgetSeconds;
   return options;
+}
+
+/** Seconds for all tables: as asked, else those of `each`; none where iterations are asked for, or cycles without end. */
+function budgetOf(options: Draft): number | undefined {
+  const { budgetSeconds, isIterationsGiven, cycles, algo, proto, iterations } = options;
+  if (isIterationsGiven && (budgetSeconds ?? 0) > 0) {
+    throw new TuttiError(
+      'invalidArgument',
+      `--budget ${budgetSeconds} --iters ${iterations}: iterations that are asked for are made, whatever they take; leave one of them out`,
+    );
+  }
+  const isEach = [algo, proto].some((list) => list?.toLowerCase() === EACH);
+  const seconds = budgetSeconds ?? (isEach ? EACH_SECONDS : 0);
+  return seconds === 0 || isIterationsGiven || cycles === 0 ? undefined : seconds;
 }
 
 /** The option that an argument names, how it was called, and a value in the same argument. */

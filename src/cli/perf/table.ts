@@ -8,6 +8,7 @@
 import { formatGeneral, formatToFit } from './number-format.js';
 import { bandwidthVerdict, type RankPlace, type ResultRow, type SideResult, type Summary } from './report.js';
 import type { CollectiveName, Sweep } from './sizes.js';
+import type { Cut } from './time-budget.js';
 
 /** Optional columns. */
 export interface TableColumns {
@@ -156,6 +157,20 @@ function formatSide(side: SideResult | undefined, columns: TableColumns): string
     fields.push(...[min, max, p99, variationPercent].map((x) => formatToFit(x, TIME_WIDTH)));
   }
   return fields.map((field) => `  ${field}`).join('');
+}
+
+/** Which sizes were timed less often to end in time, and how often at least: each size once; empty where none were. */
+export function formatCuts(cuts: readonly Cut[], seconds: number): string {
+  const least = new Map<number, Cut>();
+  for (const cut of cuts) {
+    const known = least.get(cut.bytes);
+    if (known === undefined || cut.iterations < known.iterations) least.set(cut.bytes, cut);
+  }
+  if (least.size === 0) return '';
+  const texts = [...least.values()].map(
+    ({ bytes, iterations, wanted }) => `${bytes} B ${iterations} of ${wanted}`,
+  );
+  return joinLines([`# Timed iterations, fewer to end within ${seconds} s (--budget): ${texts.join(', ')}`]);
 }
 
 export function formatFooter(collective: CollectiveName, summary: Summary): string {

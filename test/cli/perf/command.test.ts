@@ -134,6 +134,20 @@ describe('tutti perf', () => {
     }
   });
 
+  it('times slow sizes less often where the time is short, says so, and runs and checks all of them', async () => {
+    const { code, stdout, stderr } = await perf('all_reduce -t 3 -b 2M -e 4M -f 2 --algo Tree --budget 1');
+    expect({ code, stderr }, stdout).toEqual({ code: 0, stderr: '' });
+    const table = parseTable(stdout);
+    expect(sizes(table)).toEqual([2097152, 4194304]);
+    for (const { outOfPlace, inPlace } of table.rows) {
+      expect([outOfPlace.wrong, inPlace.wrong]).toEqual([0, 0]);
+      expect(inPlace.timeUs).toBeGreaterThan(0);
+    }
+    expect(stdout).toMatch(
+      /^# Timed iterations, fewer to end within 1 s \(--budget\): .*4194304 B \d+ of 20/m,
+    );
+  });
+
   it('takes --algo before NCCL_ALGO, and refuses what the collective has not', async () => {
     await measured('all_reduce -n 2 -b 1K -e 1K --iters 2 --algo Tree --proto LL', { NCCL_ALGO: 'PAT' });
     const { code, stderr } = await perf('broadcast -t 2 -b 1K -e 1K --iters 2 --algo Tree');
@@ -203,14 +217,16 @@ describe('the exit status of tutti perf', () => {
 
   it('is 7 when a single element of one rank is wrong, and the table says how many are', async () => {
     const hook = new URL('../programs/wrong-result.mjs', import.meta.url).href;
-    const args = 'all_reduce -n 2 -b 1K -e 4K -f 4 --iters 2';
-    const { code, stdout } = await perf(args, { NODE_OPTIONS: `--import=${hook}` });
-    expect(code).toBe(7);
-    const table = parseTable(stdout);
-    expect(table.failedChecks).toBeGreaterThan(0);
-    for (const row of table.rows) {
-      expect(row.outOfPlace.wrong).toBe(1);
-      expect(row.inPlace.wrong).toBe(1);
+    // With a budget a run of a large size may be timed and checked at once.
+    for (const args of ['-b 1K -e 4K -f 4 --iters 2', '-b 1M -e 4M -f 4 --budget 1']) {
+      const { code, stdout } = await perf(`all_reduce -n 2 ${args}`, { NODE_OPTIONS: `--import=${hook}` });
+      expect(code).toBe(7);
+      const table = parseTable(stdout);
+      expect(table.failedChecks).toBeGreaterThan(0);
+      for (const row of table.rows) {
+        expect(row.outOfPlace.wrong).toBe(1);
+        expect(row.inPlace.wrong).toBe(1);
+      }
     }
   });
 });
