@@ -615,6 +615,11 @@ export class KernelBuilder {
     );
   }
 
+  /** Barrier over the warp of the thread. */
+  warpBarrier(): void {
+    if (!this.traits.singleThread) this.#emit({ kind: 'warpBarrier', place: callerPlace() });
+  }
+
   shuffle<T extends ValueType>(value: Value<T>, lane: Input<'u32'>): Value<T> {
     if (this.traits.singleThread) return value;
     const target = this.#register(value.type);
@@ -628,6 +633,26 @@ export class KernelBuilder {
     const target = this.#register('pred');
     this.#emit({ kind: 'vote', target, mode, value: value.operand, place: callerPlace() });
     return new Value(this, target, 'pred');
+  }
+
+  /**
+   * Stores a packet of each lane of the warp, where `active` holds: eight lanes write one line of 128 bytes that arrives
+   * whole (see the statement `storeLine`). All lanes of a warp must come here, and whole blocks of eight be active or not.
+   */
+  storeLine(address: Value<'ptr'>, value: Value<'packet'>, active: Value<'pred'>): void {
+    if (this.traits.singleThread) {
+      throw new TuttiError(
+        'internalError',
+        `lines of 128 bytes are stored by warps; the ${this.traits.name} target runs single threads`,
+      );
+    }
+    this.#emit({
+      kind: 'storeLine',
+      address: address.operand,
+      value: value.operand,
+      active: active.operand,
+      place: callerPlace(),
+    });
   }
 
   // ---- structs ----

@@ -245,6 +245,8 @@ export type Statement =
     })
   /** Named barrier over `threads` threads of the block (all of them when absent). */
   | (Located & { readonly kind: 'barrier'; readonly id: number; readonly threads?: Operand })
+  /** All lanes of the warp meet here, and see what each of them has done before. */
+  | (Located & { readonly kind: 'warpBarrier' })
   | (Located & {
       readonly kind: 'if';
       readonly condition: Operand;
@@ -284,6 +286,19 @@ export type Statement =
       readonly target: Register;
       readonly value: Operand;
       readonly lane: Operand;
+    })
+  /**
+   * Stores of all lanes of a warp together, 16 bytes each: eight lanes that follow each other, from a multiple of 8 on,
+   * write one line of 128 bytes, where `active` holds (for all eight or none). A line arrives whole: who loads the last
+   * 8 bytes of it from the memory of a GPU and finds them there finds the others with later loads. That is so on NVIDIA
+   * GPUs whose stores go over NVLink, or stay on the GPU. Volatile; a target of single threads has no such stores.
+   */
+  | (Located & {
+      readonly kind: 'storeLine';
+      /** Where this lane's 16 bytes go; the first lane's address is a multiple of 128. */
+      readonly address: Operand;
+      readonly value: Operand;
+      readonly active: Operand;
     })
   /** True when the condition holds for any / all lanes of the warp. */
   | (Located & {

@@ -170,6 +170,9 @@ class Printer {
         this.#line(`barrier ${s.id}${threads}`, place);
         break;
       }
+      case 'warpBarrier':
+        this.#line('warpBarrier', place);
+        break;
       case 'if':
         this.#line(`if ${operand(s.condition)} {`, place);
         this.#nested(s.taken);
@@ -205,6 +208,9 @@ class Printer {
         break;
       case 'shuffle':
         this.#line(`${defined(s.target)} = shuffle ${operand(s.value)} from ${operand(s.lane)}`, place);
+        break;
+      case 'storeLine':
+        this.#line(`storeLine ${address(s.address, 0)}, ${operand(s.value)} if ${operand(s.active)}`, place);
         break;
       case 'vote':
         this.#line(`${defined(s.target)} = vote ${s.mode} ${operand(s.value)}`, place);

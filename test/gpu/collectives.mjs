@@ -174,8 +174,16 @@ const direct = (blocks, unroll = 4, copies = 'push', residency = 2) => ({
   copies,
 });
 
+const LL128 = (blocks, threads, lines) => ({
+  program: 'LL128',
+  blocks: Math.min(blocks, most),
+  threads,
+  lines,
+});
+const push = (blocks, threads, unroll) => ({ program: 'Push', blocks, threads, unroll });
+
 function checks() {
-  const oneRound = [LL(9, 512, 1), LL(9, 256, 2)];
+  const oneRound = [LL(9, 512, 1), LL(9, 256, 2), LL128(Math.min(most, 18), 64, 1), LL128(9, 64, 2)];
   const shapes = [LL(1, 64), LL(5), ...oneRound, direct(3), direct(7, 4, 'pull'), direct(7, 4, 'split')];
   for (const collective of GPU_COLLECTIVES.filter((c) => c !== 'barrier')) {
     for (const shape of shapes) {
@@ -192,6 +200,14 @@ function checks() {
   for (const type of ELEMENT_TYPE_NAMES) {
     for (const op of ['sum', 'avg']) check({ collective, type, op, count: 777, root: 0 }, LL(7, 256, 2));
   }
+  for (const shape of [push(3, 64, 1), push(5, 512, 2), push(2, 128, 4)]) {
+    for (const count of [1, 1000, 4099, 70001]) {
+      for (const type of ['uint8', 'float16', 'float32', 'int64']) {
+        const unalign = next() < 0.5 ? [] : gpus.ranks.map(() => Math.floor(next() * 9));
+        check({ collective, type, op: 'sum', count, root: 0 }, shape, { unalign, inPlace: next() < 0.5 });
+      }
+    }
+  }
   for (const type of ['float32', 'bfloat16', 'float8e4m3']) {
     check({ collective, type, op: 'avg', count: 70001, root: 0 }, direct(16));
     check({ collective, type, op: 'sum', count: 5001, root: 0 }, LL(11, 512, 1));
@@ -200,6 +216,63 @@ function checks() {
   for (const count of [1, 600, 9000, 100000]) {
     const call = { collective: 'allReduce', type: 'float32', op: 'sum', count, root: 0 };
     check(call, gpuLaunch(team, call).shape);
+  }
+}
+
+/** Sums in place of so much data that all lines of an area are under way at a time, again and again, in all shapes. */
+function checkLarge() {
+  const most = 3 * MB;
+  const random32 = new Int32Array(most / 4).map(() => next() * 0x100000000);
+  const shapes = [
+    LL128(128, 512, 2),
+    LL128(128, 256, 4),
+    LL128(104, 1024 / 2, 2),
+    push(128, 512, 4),
+    push(128, 256, 8),
+    push(256, 512, 2),
+    push(128, 1024, 2),
+  ];
+  for (let round = 0; round < 24; round++) {
+    const count = Math.floor((most * (0.9 + 0.1 * next())) / 4) - 64;
+    const at = [Math.floor(next() * 64), Math.floor(next() * 64)].map((n) => n & ~3);
+    const inputs = gpus.ranks.map((_, rank) => random32.subarray(at[rank % 2], at[rank % 2] + count));
+    const calls = Array.from({ length: 10 }, () => shapes[Math.floor(next() * shapes.length)]);
+    gpus.ranks.forEach((r, rank) => {
+      r.upload(sends[rank], inputs[rank]);
+    });
+    const call = { collective: 'allReduce', type: 'int32', op: 'sum', count, root: 0 };
+    const chain = calls.map((shape) =>
+      gpus.ranks.map((_, rank) => {
+        const at = sends[rank];
+        const args = {
+          type: 'int32',
+          op: 'sum',
+          count,
+          root: 0,
+          send: at,
+          recv: at,
+          sendName: at,
+          recvName: at,
+        };
+        return gpus.prepare(rank, launchOf(team, call, shape), args);
+      }),
+    );
+    const start = Date.now();
+    gpus.runOnce(chain.flat(), `large ${JSON.stringify(calls)}`);
+    const ms = Date.now() - start;
+    report.checks++;
+    const factor = ranks ** (calls.length - 1);
+    gpus.ranks.forEach((r, rank) => {
+      const found = new Int32Array(count);
+      r.download(found, sends[rank]);
+      for (let i = 0; i < count; i++) {
+        let sum = 0;
+        for (const input of inputs) sum += input[i];
+        if (found[i] === (Math.imul(sum | 0, factor) | 0)) continue;
+        report.failures.push({ what: 'large', count, rank, element: i, calls, ms });
+        break;
+      }
+    });
   }
 }
 
@@ -250,6 +323,10 @@ function checkChains() {
     LL(1),
     LL(16, 256, 1),
     direct(1),
+    LL128(9, 64, 1),
+    LL128(5, 128, 1),
+    push(2, 128, 2),
+    push(7, 512, 1),
   ];
   for (let round = 0; round < 40; round++) {
     const count = 1 + Math.floor(next() * 4000);
@@ -371,6 +448,146 @@ function sweepAllReduce() {
       for (const shape of list) time(call(bytes), shape, bytes, { stream: true });
     }
   }
+}
+
+/** LL128 shapes for so many bytes of each peer. */
+function shapes128(bytes) {
+  const list = [];
+  const chunks = Math.ceil(bytes / 960);
+  for (const lines of [1, 2, 4]) {
+    for (const threads of [64, 128, 256, 320, 384, 512]) {
+      const perBlock = (threads / 32) * lines;
+      const blocks = Math.ceil(chunks / perBlock);
+      if (blocks > 128 || perBlock > 32 || (blocks < 32 && bytes >= 256 * KB)) continue;
+      list.push(LL128(blocks, threads, lines));
+      if (blocks > 64 && blocks < 128 && bytes >= MB) list.push(LL128(128, threads, lines));
+    }
+  }
+  return list;
+}
+
+/** The all-reduce in LL128 lines and by pushes. */
+function sweep128() {
+  gpus.overlap = true;
+  for (const bytes of [64 * KB, 128 * KB, 256 * KB, 512 * KB, MB, 2 * MB, 3 * MB]) {
+    const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
+    for (const shape of shapes128(bytes)) time(call, shape, bytes, { stream: true });
+    time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
+  }
+}
+
+function sweepPush() {
+  gpus.overlap = true;
+  for (const bytes of [2 * MB, 4 * MB, 8 * MB, 32 * MB, 128 * MB, 512 * MB]) {
+    const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
+    for (const shape of [
+      push(128, 512, 4),
+      push(128, 512, 2),
+      push(128, 256, 8),
+      push(128, 256, 4),
+      push(64, 512, 8),
+      push(128, 1024, 2),
+      push(256, 512, 2),
+      push(256, 256, 4),
+    ]) {
+      if (bytes < 8 * MB && shape.unroll === 8) continue;
+      time(call, shape, bytes, { stream: true });
+    }
+    time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
+  }
+}
+
+/** The other collectives in LL128 lines. */
+function sweepOthers128() {
+  gpus.overlap = true;
+  for (const collective of ['allGather', 'reduceScatter', 'broadcast', 'reduce', 'allToAll']) {
+    const perRank = !['broadcast', 'reduce'].includes(collective);
+    for (const bytes of [128 * KB, 512 * KB, 2 * MB, 4 * MB]) {
+      const each = perRank ? bytes / ranks : bytes;
+      if (each > 3 * MB) continue;
+      const call = { collective, type: 'float32', op: 'sum', count: each / 4, root: 0 };
+      const list = shapes128(each).filter(({ threads }) => [128, 256, 512].includes(threads));
+      for (const shape of list) time(call, shape, bytes, { stream: true });
+      time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
+    }
+  }
+}
+
+/** A copy through shared memory by the bulk copy engine of a multiprocessor (TMA), 16 KB at a time. */
+const BULK_COPY = `
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry bulk_copy(.param .u64 source, .param .u64 target, .param .u64 bytes)
+{
+  .shared .align 128 .b8 buffer[32768];
+  .shared .align 8 .b64 ready[2];
+  .reg .pred %p<8>;
+  .reg .b32 %r<16>;
+  .reg .b64 %d<16>;
+  mov.u32 %r0, %tid.x;
+  setp.ne.u32 %p0, %r0, 0;
+  @%p0 bra done;
+  ld.param.u64 %d0, [source];
+  ld.param.u64 %d1, [target];
+  ld.param.u64 %d2, [bytes];
+  mov.u32 %r1, buffer;
+  mov.u32 %r2, ready;
+  mbarrier.init.shared.b64 [%r2], 1;
+  mbarrier.init.shared.b64 [%r2+8], 1;
+  fence.proxy.async;
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %nctaid.x;
+  mul.wide.u32 %d3, %r3, 16384;
+  mul.wide.u32 %d4, %r4, 16384;
+  mov.u32 %r5, 0;
+again:
+  setp.ge.u64 %p1, %d3, %d2;
+  @%p1 bra last;
+  and.b32 %r6, %r5, 1;
+  shr.u32 %r7, %r5, 1;
+  and.b32 %r7, %r7, 1;
+  shl.b32 %r8, %r6, 14;
+  add.u32 %r8, %r8, %r1;
+  shl.b32 %r9, %r6, 3;
+  add.u32 %r9, %r9, %r2;
+  cp.async.bulk.wait_group.read 1;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r9], 16384;
+  add.u64 %d5, %d0, %d3;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%d5], 16384, [%r9];
+wait:
+  mbarrier.try_wait.parity.shared.b64 %p2, [%r9], %r7;
+  @!%p2 bra wait;
+  add.u64 %d6, %d1, %d3;
+  cp.async.bulk.global.shared::cta.bulk_group [%d6], [%r8], 16384;
+  cp.async.bulk.commit_group;
+  add.u64 %d3, %d3, %d4;
+  add.u32 %r5, %r5, 1;
+  bra again;
+last:
+  cp.async.bulk.wait_group 0;
+done:
+  ret;
+}
+`;
+
+/** How fast the link is in both directions by other means than programs of ours. */
+function probeLink() {
+  for (const bytes of [32 * MB, 512 * MB]) {
+    const calls = bytes > 64 * MB ? 6 : 40;
+    const row = (name, us) =>
+      report.rows.push({ collective: `link ${name}`, bytes, shape: { program: 'LL' }, graph: us });
+    row('copy engines', gpus.timeCopies(sends, recvs, bytes, calls));
+    for (const perProcessor of [1, 2, 4, 6]) {
+      const options = { blocks: 132 * perProcessor, threads: 32, sends, recvs, bytes, calls };
+      row(`bulk copies ${perProcessor}`, gpus.timeText('bulk_copy', BULK_COPY, options));
+    }
+  }
+  const a = new Uint32Array(65536);
+  const b = new Uint32Array(65536);
+  gpus.ranks[0].download(a, sends[0] + BigInt(100 * MB));
+  gpus.ranks[1].download(b, recvs[1] + BigInt(100 * MB));
+  if (a.some((value, i) => value !== b[i])) report.failures.push({ what: 'bulk copy' });
 }
 
 function sweepOthers() {
@@ -522,6 +739,11 @@ try {
     if (part === 'checkOverlap' || part === 'check') checkChains();
     if (part === 'allReduce') sweepAllReduce(fillRandom());
     if (part === 'others') sweepOthers();
+    if (part === 'checkLarge') checkLarge();
+    if (part === 'll128') sweep128(fillRandom());
+    if (part === 'others128') sweepOthers128();
+    if (part === 'push') sweepPush(fillRandom());
+    if (part === 'link') probeLink(fillRandom());
     if (part === 'chosen') chosen(fillRandom());
     if (part === 'tune') tune(fillRandom());
     if (part === 'waits') sweepWaits();
@@ -546,8 +768,8 @@ for (const [key, list] of best) {
   if (list[0].skewed !== undefined) console.log(`  skewed ${list[0].skewed}`);
   const text = list.slice(0, 3).map(({ graph, stream, shape: s }) => {
     const form =
-      s.program === 'LL'
-        ? `LL ${s.blocks}x${s.threads}x${s.lines ?? 'n'}`
+      s.program !== 'Direct'
+        ? `${s.program} ${s.blocks}x${s.threads}x${s.lines ?? s.unroll ?? 'n'}`
         : `D ${s.blocks} u${s.unroll} ${s.copies} r${s.residency}`;
     return `${graph}${stream === undefined ? '' : ` (${stream})`} ${form}`;
   });

@@ -188,6 +188,7 @@ export class GpuRanks {
       multiprocessors: Math.min(...this.ranks.map((r) => r.multiprocessors)),
       ranksPerDevice: shareDevice ? count : 1,
       addressing: 'plain',
+      wholeLines: true,
     };
     this.areas = this.ranks.map((r) => r.alloc(areaLayout(count).bytes));
     this.texts = new Map();
@@ -295,7 +296,7 @@ export class GpuRanks {
     this.finish(what);
   }
 
-  #timed(what, calls, enqueue) {
+  timed(what, calls, enqueue) {
     for (const r of this.ranks) {
       r.enter();
       call('int cuEventRecord(uintptr_t event, uintptr_t stream)', r.begin, r.stream);
@@ -313,6 +314,49 @@ export class GpuRanks {
       return (ms[0] * 1000) / calls;
     });
     return Math.max(...times);
+  }
+
+  /** Microseconds of a copy by the copy engines, all ranks to the next one at a time, `calls` of each. */
+  timeCopies(sends, recvs, bytes, calls) {
+    const copy = raw(
+      'int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t stream)',
+    );
+    const once = (count) => {
+      for (let i = 0; i < count; i++) {
+        this.ranks.forEach((r, rank) => {
+          r.enter();
+          copy(recvs[(rank + 1) % this.ranks.length], sends[rank], bytes, r.stream);
+        });
+      }
+    };
+    this.settle();
+    once(1);
+    this.finish('copies');
+    return this.timed('copies', calls, () => once(calls));
+  }
+
+  /** Microseconds of a launch of a kernel given as text, with (source, target, bytes) as its parameters, on all ranks. */
+  timeText(name, text, { blocks, threads, sends, recvs, bytes, calls }) {
+    const launches = this.ranks.map((r, rank) => {
+      const f = r.load(`text ${name}`, text, name);
+      const values = BigUint64Array.of(sends[rank], recvs[(rank + 1) % this.ranks.length], BigInt(bytes));
+      const first = BigInt(addressOf(values));
+      const pointers = BigUint64Array.of(first, first + 8n, first + 16n);
+      return { r, f, parameters: addressOf(pointers), keep: [values, pointers] };
+    });
+    const once = (count) => {
+      for (let i = 0; i < count; i++) {
+        for (const { r, f, parameters } of launches) {
+          r.enter();
+          const code = launchKernel(f, blocks, 1, 1, threads, 1, 1, 0, r.stream, parameters, 0);
+          if (code !== 0) throw new Error(`${name}: error ${code}`);
+        }
+      }
+    };
+    this.settle();
+    once(1);
+    this.finish(name);
+    return this.timed(name, calls, () => once(calls));
   }
 
   /** Microseconds of a call in graphs of `calls` calls. */
@@ -342,7 +386,7 @@ export class GpuRanks {
     const best = [];
     for (let i = 0; i < 3; i++) {
       best.push(
-        this.#timed(what, calls * launches, () => {
+        this.timed(what, calls * launches, () => {
           for (let j = 0; j < launches; j++) launchAll();
         }),
       );
@@ -358,7 +402,7 @@ export class GpuRanks {
   /** Microseconds of a call when one rank after the other has all its calls launched: all are far apart at first. */
   timeSkewed(prepared, what, calls = 50) {
     this.settle();
-    return this.#timed(what, calls, () => {
+    return this.timed(what, calls, () => {
       for (const p of prepared) {
         p.r.enter();
         for (let i = 0; i < calls; i++) this.fire(p);
@@ -380,6 +424,6 @@ export class GpuRanks {
     };
     loop(5);
     this.finish(what);
-    return this.#timed(what, calls, () => loop(calls));
+    return this.timed(what, calls, () => loop(calls));
   }
 }

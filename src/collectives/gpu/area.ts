@@ -11,11 +11,14 @@
  * cells    [block][peer]            Cell: what `peer` tells block `block` of direct programs
  * tokens   [block][bank][peer]      LL line: "I have begun the round", from ranks that send no data in it
  * lines    [block][bank][peer]      LL lines with the data of `peer`
+ * lines128 [block][bank][peer]      LL128 lines with the data of `peer`
  * pairs    [channel][peer]          Pair: state and inbox of messages (send and receive) from `peer`
+ * pushes   [block][warp][peer]      PushState: how far pushes between warps of two ranks are
  * stage                             copies of buffers that peers cannot reach, shared out by each launch
  * connectors                        of rings, trees and PAT, where they are asked for (connectors.ts)
  * ```
  *
+ * Where a rank keeps something for each of the others (lines), these are numbered by their distance: the next rank is 0.
  * Sizes: two ranks need less than 23 MB each without connectors.
  */
 
@@ -36,6 +39,14 @@ export const LL_BLOCKS = 128;
 export const LINE_BYTES = 16;
 export const LINE_DATA = 8;
 
+/**
+ * Bytes of an LL128 line, and of what a warp of 32 threads moves at a time: 8 lines with 120 bytes of data each, two
+ * packets of 16 bytes of a thread (one and a half of every eighth).
+ */
+export const LINE128_BYTES = 128;
+export const CHUNK128_BYTES = 8 * LINE128_BYTES;
+export const CHUNK128_DATA = 8 * 120;
+
 /** Channels of a pair of ranks: blocks that move one message together. */
 export const PAIR_CHANNELS = 32;
 
@@ -45,6 +56,8 @@ export interface AreaSizes {
   readonly llBlocks: number;
   /** LL lines of one block and bank, bytes, shared by the ranks. More data goes in several rounds. */
   readonly llBankBytes: number;
+  /** LL128 lines of one block and bank, bytes, shared by the ranks. */
+  readonly ll128BankBytes: number;
   readonly pairChannels: number;
   /** LL lines of one bank of a pair's channel, bytes. */
   readonly pairBankBytes: number;
@@ -58,10 +71,11 @@ export interface AreaSizes {
 export const GPU_AREA: AreaSizes = {
   blocks: MAX_GPU_BLOCKS,
   llBlocks: LL_BLOCKS,
-  llBankBytes: 32 * 1024,
+  llBankBytes: 16 * 1024,
+  ll128BankBytes: 32 * 1024,
   pairChannels: PAIR_CHANNELS,
   pairBankBytes: 8 * 1024,
-  stageBytes: 12 * 1024 * 1024,
+  stageBytes: 8 * 1024 * 1024,
 };
 
 /** Words of different blocks and peers do not share a line of the second-level cache. */
@@ -77,6 +91,21 @@ export const BlockState = struct(
     meeting: 'u32',
   },
   CACHE_LINE,
+);
+
+/** Most warps of a block that pushes. */
+export const PUSH_WARPS = 32;
+
+/** What a warp remembers of its pushes to and from a peer. */
+export const PushState = struct(
+  'PushState',
+  {
+    /** Number of the last step whose data the peer has written; written by the peer. */
+    arrived: 'u32',
+    /** Number of the last step of this rank. */
+    done: 'u32',
+  },
+  32,
 );
 
 /** What a peer tells a block of direct programs. */
@@ -123,9 +152,13 @@ export interface AreaLayout {
   readonly lines: number;
   /** LL lines of one rank in a bank, bytes. */
   readonly slotBytes: number;
+  readonly lines128: number;
+  /** LL128 lines of one rank in a bank, bytes: whole chunks. */
+  readonly slot128Bytes: number;
   readonly pairs: number;
   /** From the pair of one peer to the next. */
   readonly pairStride: number;
+  readonly pushes: number;
   readonly stage: number;
   readonly connectors: ConnectorLayout;
   /** Size of the whole area. */
@@ -141,7 +174,9 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
     );
   }
   const round = (bytes: number, unit: number) => Math.ceil(bytes / unit) * unit;
-  const slotBytes = Math.floor(sizes.llBankBytes / Math.max(2, ranks) / CACHE_LINE) * CACHE_LINE;
+  const peers = Math.max(1, ranks - 1);
+  const slotBytes = Math.floor(sizes.llBankBytes / peers / CACHE_LINE) * CACHE_LINE;
+  const slot128Bytes = Math.floor(sizes.ll128BankBytes / peers / CHUNK128_BYTES) * CHUNK128_BYTES;
   if (slotBytes === 0)
     throw new TuttiError('internalError', `LL banks of ${sizes.llBankBytes} bytes are too small`);
   const pairStride = Pair.size + 2 * sizes.pairBankBytes;
@@ -149,8 +184,10 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
   const cells = states + sizes.blocks * BlockState.size;
   const tokens = cells + round(sizes.blocks * ranks * Cell.size, CACHE_LINE);
   const lines = tokens + round(sizes.llBlocks * 2 * ranks * LINE_BYTES, CACHE_LINE);
-  const pairs = lines + sizes.llBlocks * 2 * ranks * slotBytes;
-  const stage = round(pairs + sizes.pairChannels * ranks * pairStride, CACHE_LINE);
+  const lines128 = lines + sizes.llBlocks * 2 * peers * slotBytes;
+  const pairs = lines128 + sizes.llBlocks * 2 * peers * slot128Bytes;
+  const pushes = round(pairs + sizes.pairChannels * ranks * pairStride, CACHE_LINE);
+  const stage = round(pushes + sizes.blocks * PUSH_WARPS * peers * PushState.size, CACHE_LINE);
   const connectors = connectorLayout(ranks, sizes.connectors, round(stage + sizes.stageBytes, CACHE_LINE));
   const bytes = connectors.end;
   return {
@@ -161,8 +198,11 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
     tokens,
     lines,
     slotBytes,
+    lines128,
+    slot128Bytes,
     pairs,
     pairStride,
+    pushes,
     stage,
     connectors,
     bytes,

@@ -21,6 +21,11 @@ export interface GpuTeam {
   /** Ranks that share one GPU, at most. */
   readonly ranksPerDevice: number;
   readonly addressing: Addressing;
+  /**
+   * Stores of 128 bytes by a warp arrive whole at every rank, so that LL128 may be used: all GPUs are joined by NVLink,
+   * or the ranks share one, and areas lie in their memory.
+   */
+  readonly wholeLines: boolean;
 }
 
 /** What all ranks must call alike. */
@@ -45,6 +50,22 @@ export type GpuShape =
       readonly threads: number;
       /** Lines of a thread, where all data go in one round; absent: as many rounds and lines as it takes. */
       readonly lines?: number;
+    }
+  | {
+      /** In one round, with a chunk for each warp. */
+      readonly program: 'LL128';
+      readonly blocks: number;
+      /** Whole warps. */
+      readonly threads: number;
+    }
+  | {
+      /** All-reduce only. */
+      readonly program: 'Push';
+      readonly blocks: number;
+      /** Whole warps. */
+      readonly threads: number;
+      /** Packets of a thread in a hunk. */
+      readonly unroll: number;
     }
   | {
       readonly program: 'Direct';

@@ -12,11 +12,20 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { ELEMENT_TYPES, type ElementType, REDUCE_OPS } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import { type AreaSizes, areaLayout, GPU_AREA, LINE_BYTES, LINE_DATA } from './area.js';
+import {
+  type AreaSizes,
+  areaLayout,
+  CHUNK128_BYTES,
+  CHUNK128_DATA,
+  GPU_AREA,
+  LINE_BYTES,
+  LINE_DATA,
+} from './area.js';
 import { callBytes, GPU_COLLECTIVES, type GpuCall, type GpuShape, type GpuTeam } from './call.js';
 import { directGpu } from './direct.js';
 import { lowLatency } from './low-latency.js';
 import { oneRound } from './one-round.js';
+import { pushAllReduce, pushStageBytes } from './push.js';
 import { gpuShape, mayOverlap } from './shape.js';
 import { type GpuArguments, gpuWork, writeGpuWork } from './work.js';
 
@@ -54,6 +63,11 @@ export interface MeetingLaunch extends GpuLaunch {
 /** Threads that LL programs are compiled for; launches may have fewer. */
 export const LL_THREADS = 512;
 
+/** Most threads of LL128 programs; with many ranks the slots are for fewer. */
+export const LL128_THREADS = 1024;
+
+const WARP = 32;
+
 /** Shares of blocks in LL programs are whole pairs of lines, those of ranks in direct ones whole cache lines. */
 const LL_GRAIN = 2 * LINE_DATA;
 const DIRECT_GRAIN = 128;
@@ -86,11 +100,12 @@ export function gpuLaunch(team: GpuTeam, call: GpuCall): MeetingLaunch {
   return launchOf(team, call, gpuShape(team, call));
 }
 
-function requireOneRound(share: number, lines: number, slotBytes: number): void {
-  if (share <= lines * LINE_DATA && lines * LINE_BYTES <= slotBytes) return;
+/** `data` bytes of a block travel as `wire` bytes. */
+function requireOneRound(share: number, data: number, wire: number, slotBytes: number): void {
+  if (share <= data && wire <= slotBytes) return;
   throw new TuttiError(
     'internalError',
-    `${share} bytes in one round of ${lines} lines a block, into slots of ${slotBytes} bytes`,
+    `${share} bytes in one round of ${data} a block, as ${wire} bytes into slots of ${slotBytes}`,
   );
 }
 
@@ -105,49 +120,79 @@ export function launchOf(
   const { collective } = call;
   const { blocks, threads } = shape;
   const overlap = mayOverlap(team, call);
-  const most = shape.program === 'LL' ? sizes.llBlocks : sizes.blocks;
+  const most = shape.program === 'LL' || shape.program === 'LL128' ? sizes.llBlocks : sizes.blocks;
   if (blocks > most)
     throw new TuttiError('internalError', `${blocks} blocks; the areas are made for ${most}`);
   const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
   const type = reduces ? call.type : copyType(call.type);
   const op = reduces ? (call.op ?? 'sum') : 'sum';
   const reduction = { type, op };
-  const descriptorBytes = gpuWork(ranks).size;
   const bytes = callBytes(call);
   const split = (parts: number, grain: number) => Math.ceil(bytes / (parts * grain)) * grain;
-  if (shape.program === 'LL') {
-    const { lines } = shape;
-    const share = split(blocks, LL_GRAIN);
-    if (lines !== undefined) requireOneRound(share, threads * lines, areaLayout(ranks, sizes).slotBytes);
-    const parameters = { collective, reduction, ranks, sizes };
-    return {
-      key: ['LL', collective, type, op, ranks, lines ?? 'many'].join('/'),
-      shape,
-      blocks,
-      threads,
-      share,
-      overlap,
-      label: 'LL',
-      write: (view, base, args) => writeGpuWork(view, base, share, args),
-      compile: { threads: LL_THREADS, blocksPerMultiprocessor: 1, descriptorBytes },
-      build: (traits) =>
-        lines === undefined ? lowLatency(traits, parameters) : oneRound(traits, { ...parameters, lines }),
-    };
-  }
-  const { unroll, residency, copies } = shape;
-  const form = [addressing, threads, unroll, residency, copies];
-  const share = split(ranks, DIRECT_GRAIN);
-  return {
-    key: ['Direct', collective, type, op, ranks, ...form].join('/'),
+  const parameters = { collective, reduction, ranks, sizes };
+  const { slotBytes, slot128Bytes } = areaLayout(ranks, sizes);
+
+  /** `form`: what distinguishes programs of this kind from each other. */
+  const launch = (
+    share: number,
+    form: readonly (string | number)[],
+    build: (traits: Traits) => Program,
+    compile: { readonly threads: number; readonly blocksPerMultiprocessor?: number },
+  ): MeetingLaunch => ({
+    key: [shape.program, collective, type, op, ranks, ...form].join('/'),
     shape,
     blocks,
     threads,
     share,
     overlap,
-    label: 'Direct',
+    label: shape.program,
     write: (view, base, args) => writeGpuWork(view, base, share, args),
-    compile: { threads, blocksPerMultiprocessor: residency, descriptorBytes },
-    build: (traits) =>
-      directGpu(traits, { collective, reduction, ranks, addressing, threads, unroll, copies, sizes }),
-  };
+    compile: { blocksPerMultiprocessor: 1, descriptorBytes: gpuWork(ranks).size, ...compile },
+    build,
+  });
+  switch (shape.program) {
+    case 'LL': {
+      const { lines } = shape;
+      const share = split(blocks, LL_GRAIN);
+      if (lines === undefined) {
+        return launch(share, ['many'], (traits) => lowLatency(traits, parameters), { threads: LL_THREADS });
+      }
+      requireOneRound(share, threads * lines * LINE_DATA, threads * lines * LINE_BYTES, slotBytes);
+      const build = (traits: Traits) => oneRound(traits, { ...parameters, lines });
+      return launch(share, [lines], build, { threads: LL_THREADS });
+    }
+    case 'LL128': {
+      const share = split(blocks, CHUNK128_DATA);
+      const warps = threads / WARP;
+      requireOneRound(share, warps * CHUNK128_DATA, warps * CHUNK128_BYTES, slot128Bytes);
+      const most = Math.min(LL128_THREADS, (slot128Bytes / CHUNK128_BYTES) * WARP);
+      const build = (traits: Traits) => oneRound(traits, { ...parameters, lines: 'LL128' });
+      return launch(share, [], build, { threads: most });
+    }
+    case 'Push': {
+      const { unroll } = shape;
+      const stage = pushStageBytes(ranks, blocks, threads, unroll);
+      if (collective !== 'allReduce' || threads % WARP !== 0 || stage > sizes.stageBytes) {
+        throw new TuttiError(
+          'internalError',
+          `${collective} by pushes of ${threads} threads, which take ${stage} bytes of a stage of ${sizes.stageBytes}`,
+        );
+      }
+      const blocksPerMultiprocessor = Math.max(1, Math.ceil(blocks / team.multiprocessors));
+      const build = (traits: Traits) => pushAllReduce(traits, { reduction, ranks, threads, unroll, sizes });
+      return launch(0, [threads, unroll, blocksPerMultiprocessor], build, {
+        threads,
+        blocksPerMultiprocessor,
+      });
+    }
+    case 'Direct': {
+      const { unroll, residency, copies } = shape;
+      const build = (traits: Traits) =>
+        directGpu(traits, { ...parameters, addressing, threads, unroll, copies });
+      return launch(split(ranks, DIRECT_GRAIN), [addressing, threads, unroll, residency, copies], build, {
+        threads,
+        blocksPerMultiprocessor: residency,
+      });
+    }
+  }
 }

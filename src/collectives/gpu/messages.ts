@@ -137,7 +137,7 @@ class Channel {
         k.field(this.own, Pair, 'credit', 0, { order: 'volatile' }).add(2).sub(round).bitcast('i32').ge(0),
       );
       const values = data.map(({ value }) => value);
-      lines.push(this.#bank(this.remote, round), values, flagOf(this.#number(round)));
+      lines.push(this.#bank(this.remote, round), values, this.#number(round));
     });
   }
 

@@ -1,35 +1,56 @@
 /**
- * LL programs for data that fit in one round with one or a few lines per thread: the fastest there is.
+ * LL and LL128 programs for data that fit in one round with one or a few lines per thread: the fastest there is.
  *
  * What takes time here is one thing after the other: loads of the block's state and of the data, the way over the link,
  * the look for the peers' lines. So loads are under way together before the first is used, nothing is loaded twice, and
- * the code has no loops. Line u of thread t is line t + u x threads.
+ * the code has no loops.
  */
 
-import { kernel, type Value, type Variable } from '../../kernel/builder.js';
+import { type KernelBuilder, kernel, type Value, type Variable } from '../../kernel/builder.js';
 import { ELEMENT_TYPES } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
 import { directArithmetic } from '../arithmetic.js';
-import { type LowLatencyParameters, Rounds } from './rounds.js';
+import type { RoundLines } from './round-lines.js';
+import { type LineProtocol, type LowLatencyParameters, Rounds } from './rounds.js';
 import { ThreadLines } from './thread-lines.js';
+import { WarpLines } from './warp-lines.js';
 import { gpuWork } from './work.js';
 
 export interface OneRoundParameters extends LowLatencyParameters {
-  /** Lines of a thread. The slots of the areas hold them for all threads of a block. */
-  readonly lines: number;
+  /** LL lines of a thread, or one LL128 chunk of a warp. The slots of the areas hold them for all threads of a block. */
+  readonly lines: number | 'LL128';
 }
 
-/** The LL program of a collective in one round; its descriptor is GpuWork. Not for barriers, which have no data. */
+/** The program of a collective in one round of lines; its descriptor is GpuWork. Not for barriers, which have no data. */
 export function oneRound(traits: Traits, parameters: OneRoundParameters): Program {
-  const { collective, reduction, ranks, lines } = parameters;
-  return kernel(`ll${lines}_${collective}`, traits, (k, work) => {
+  const { lines } = parameters;
+  return lines === 'LL128'
+    ? program(traits, parameters, 'LL128', (...of) => new WarpLines(...of))
+    : program(traits, parameters, 'LL', (k, ...of) => new ThreadLines(k, lines, ...of));
+}
+
+/** Makes the lines of a thread, as the constructors of the two do. */
+type MakeLines<T extends 'u64' | 'packet'> = (
+  k: KernelBuilder,
+  elementBytes: number,
+  bytes: Value<'u32'>,
+  pointers: readonly Value<'u32'>[],
+) => RoundLines<T>;
+
+function program<T extends 'u64' | 'packet'>(
+  traits: Traits,
+  { collective, reduction, ranks, lines, ...parameters }: OneRoundParameters,
+  protocol: LineProtocol,
+  makeLines: MakeLines<T>,
+): Program {
+  return kernel(`${lines === 'LL128' ? 'll128' : `ll${lines}`}_${collective}`, traits, (k, work) => {
     const fields = gpuWork(ranks);
     /** The low half of a 64-bit field: sizes are small here. */
     const small = (name: 'bytes' | 'share' | 'sendStride' | 'recvStride' | 'send' | 'recv') =>
       k.load('u32', work, { offset: fields.fields[name].offset });
     k.awaitLaunch();
     k.releaseLaunch();
-    const rounds = new Rounds(k, work, parameters);
+    const rounds = new Rounds(k, work, { ...parameters, ranks }, protocol);
     const { team } = rounds;
     const { self, peers, block } = team;
     const share = small('share');
@@ -43,10 +64,10 @@ export function oneRound(traits: Traits, parameters: OneRoundParameters): Progra
     const isRoot = self.eq(root);
     const pointers = [small('send'), small('recv'), small('sendStride'), small('recvStride')];
     const elementBytes = ELEMENT_TYPES[reduction.type].size;
-    const round = new ThreadLines(k, lines, elementBytes, all.sub(low).min(share), pointers);
+    const round = makeLines(k, elementBytes, all.sub(low).min(share), pointers);
     const sendTo = (rank: Value<'u32'>) => send.offset(small('sendStride').mul(rank));
     const recvFrom = (rank: Value<'u32'>) => recv.offset(small('recvStride').mul(rank));
-    const valuesOf = (variables: readonly Variable<'u64'>[]) => variables.map(({ value }) => value);
+    const valuesOf = (variables: readonly Variable<T>[]) => variables.map(({ value }) => value);
 
     const mine = round.data();
     const theirs = peers.map(() => round.data());
@@ -59,21 +80,16 @@ export function oneRound(traits: Traits, parameters: OneRoundParameters): Progra
       round.load(sendTo(self), mine);
     };
     const pushAll = () => {
-      for (const peer of peers) round.push(rounds.outbox(peer), valuesOf(mine), rounds.flag);
+      for (const peer of peers) round.push(rounds.outbox(peer), valuesOf(mine), rounds.number);
     };
     const pushBlocks = () => {
       peers.forEach((peer, i) => {
-        round.push(rounds.outbox(peer), valuesOf(theirs[i]!), rounds.flag);
+        round.push(rounds.outbox(peer), valuesOf(theirs[i]!), rounds.number);
       });
     };
-    /** Lines of the peers, in the order of `peers`. */
-    const receivePeers = () =>
-      round.receive(
-        peers.map(({ rank }) => rounds.inbox(rank)),
-        rounds.number,
-      );
     const spread = () => {
-      receivePeers().forEach((data, i) => {
+      const inboxes = peers.map((peer) => rounds.inbox(peer));
+      round.receive(inboxes, rounds.number).forEach((data, i) => {
         round.store(recvFrom(peers[i]!.rank), data);
       });
     };
@@ -84,25 +100,19 @@ export function oneRound(traits: Traits, parameters: OneRoundParameters): Progra
       const own = valuesOf(mine);
       const isSelf = Array.from({ length: ranks }, (_, rank) => self.eq(rank));
       // Two ranks need no look at the own place; more ranks look at all places, and their own counts as the next one's.
-      const inboxes = Array.from({ length: ranks > 2 ? ranks : 0 }, (_, rank) =>
-        k.select(isSelf[rank]!, rounds.inbox(team.after(1)), rounds.inbox(rank)),
-      );
-      const received = ranks > 2 ? round.receive(inboxes, rounds.number) : receivePeers();
-      const results: Value<'u64'>[] = [];
-      for (let u = 0; u < lines; u += 2) {
-        const packet = (data: readonly Value<'u64'>[]) => k.packet(data[u]!, data[u + 1] ?? 0n);
-        const ownPacket = packet(own);
-        let contributions = received.map(packet);
-        if (ranks === 1) contributions = [ownPacket];
-        else if (ranks === 2) {
-          const other = contributions[0]!;
-          const isFirst = isSelf[0]!;
-          contributions = [k.select(isFirst, ownPacket, other), k.select(isFirst, other, ownPacket)];
-        } else contributions = contributions.map((other, rank) => k.select(isSelf[rank]!, ownPacket, other));
-        const result = combine(contributions);
-        results.push(result.half(0), result.half(1));
-      }
-      round.store(recv, results);
+      const inboxes =
+        ranks > 2
+          ? isSelf.map((here, rank) => k.select(here, rounds.inbox(peers[0]!), rounds.inbox(rank)))
+          : peers.map((peer) => rounds.inbox(peer));
+      const select = (here: Value<'pred'>, a: readonly Value<T>[], b: readonly Value<T>[]) =>
+        a.map((value, u) => k.select(here, value, b[u]!));
+      let rows = round.receive(inboxes, rounds.number);
+      if (ranks === 1) rows = [own];
+      else if (ranks === 2) {
+        const other = rows[0]!;
+        rows = [select(isSelf[0]!, own, other), select(isSelf[0]!, other, own)];
+      } else rows = rows.map((other, rank) => select(isSelf[rank]!, own, other));
+      round.store(recv, round.combine(rows, combine));
     };
 
     switch (collective) {
@@ -150,7 +160,7 @@ export function oneRound(traits: Traits, parameters: OneRoundParameters): Progra
         loadAll();
         begin();
         const outbox = () => rounds.outbox({ rank: root, area: team.areaOf(root) });
-        k.if(isRoot.not(), () => round.push(outbox(), valuesOf(mine), rounds.flag));
+        k.if(isRoot.not(), () => round.push(outbox(), valuesOf(mine), rounds.number));
         rounds.sendTokens((rank) => rank.eq(root));
         k.if(isRoot, () => {
           if (collective === 'reduce') reduce();

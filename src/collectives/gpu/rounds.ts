@@ -9,12 +9,15 @@
  * So a rank that pushes round e + 1 knows that everybody has begun round e, has therefore finished round e - 1, and
  * that the bank is free.
  *
+ * LL and LL128 programs share the rounds and tokens; each has banks of its own, because a number of a round could stand
+ * among the data of the other.
+ *
  * Numbers of rounds wrap after 2^32. Before a line of long ago could pass for a new one, each rank clears its banks, in
  * the last two rounds before the wrap.
  * Source: NCCL 2.30's LL kernels over symmetric memory; here for all collectives, with tokens.
  */
 
-import type { KernelBuilder, Value } from '../../kernel/builder.js';
+import { type KernelBuilder, Value } from '../../kernel/builder.js';
 import type { Reduction } from '../arithmetic.js';
 import { type AreaSizes, BlockState, LINE_BYTES } from './area.js';
 import type { GpuCollective } from './call.js';
@@ -32,6 +35,9 @@ export interface LowLatencyParameters {
   readonly sizes?: AreaSizes;
 }
 
+/** In which lines the data of a program travel. */
+export type LineProtocol = 'LL' | 'LL128';
+
 /** Numbers of rounds after the wrap begin with this: 0 is what zeroed memory holds, and the parity must go on. */
 const FIRST_AFTER_WRAP = 2;
 
@@ -47,11 +53,19 @@ export class Rounds {
   flag!: Value<'u64'>;
   /** Bytes from the beginning of an area to the lines and tokens of this block and bank. */
   #lines!: Value<'u32'>;
+  #lines128!: Value<'u32'>;
   #tokens!: Value<'u32'>;
+  readonly #protocol: LineProtocol;
 
-  constructor(k: KernelBuilder, work: Value<'ptr'>, parameters: LowLatencyParameters) {
+  constructor(
+    k: KernelBuilder,
+    work: Value<'ptr'>,
+    parameters: Pick<LowLatencyParameters, 'ranks' | 'sizes' | 'lastRound'>,
+    protocol: LineProtocol = 'LL',
+  ) {
     const { ranks, sizes, lastRound = 0xffffffff } = parameters;
     this.#k = k;
+    this.#protocol = protocol;
     this.team = new Team(k, work, ranks, gpuWork(ranks), sizes);
     this.#lastRound = lastRound;
     const { own, layout, block } = this.team;
@@ -70,9 +84,11 @@ export class Rounds {
     const next = last.add(1);
     this.number = k.select(last.eq(this.#lastRound), k.u32(FIRST_AFTER_WRAP), next);
     this.flag = flagOf(this.number);
-    const bank = block.mul(2).add(this.number.and(1)).mul(ranks);
-    this.#lines = bank.mul(layout.slotBytes).add(layout.lines);
-    this.#tokens = bank.mul(LINE_BYTES).add(layout.tokens);
+    const bank = block.mul(2).add(this.number.and(1));
+    const peers = Math.max(1, ranks - 1);
+    this.#lines = bank.mul(peers * layout.slotBytes).add(layout.lines);
+    this.#lines128 = bank.mul(peers * layout.slot128Bytes).add(layout.lines128);
+    this.#tokens = bank.mul(ranks * LINE_BYTES).add(layout.tokens);
     return this.number;
   }
 
@@ -88,7 +104,8 @@ export class Rounds {
           k.store('packet', own.offset(offset.add(i.mul(LINE_BYTES))), zero, { order: 'volatile' });
         });
       };
-      clear(this.#lines, ranks * layout.slotBytes);
+      clear(this.#lines, (ranks - 1) * layout.slotBytes);
+      clear(this.#lines128, (ranks - 1) * layout.slot128Bytes);
       clear(this.#tokens, ranks * LINE_BYTES);
       k.fence('both');
       k.barrier();
@@ -102,16 +119,35 @@ export class Rounds {
   }
 
   /** Where this rank's lines of the round begin in the area of a peer. */
-  outbox({ area }: Peer): Value<'ptr'> {
-    const { self, layout } = this.team;
-    return area.offset(this.#lines.add(self.mul(layout.slotBytes)));
+  outbox({ rank, area, distance }: Peer): Value<'ptr'> {
+    const { self, ranks } = this.team;
+    const slot = distance === undefined ? this.#slot(rank, self) : this.#k.u32(ranks - 1 - distance);
+    return area.offset(this.#slotStart(slot));
   }
 
-  /** Where a rank's lines of the round begin in the own area. */
-  inbox(rank: Value<'u32'> | number): Value<'ptr'> {
-    const { own, layout } = this.team;
-    const at = typeof rank === 'number' ? rank * layout.slotBytes : rank.mul(layout.slotBytes);
-    return own.offset(this.#lines.add(at));
+  /** Where the lines of the round of a peer, or of another rank, begin in the own area. */
+  inbox(from: Peer | Value<'u32'> | number): Value<'ptr'> {
+    const { own, self } = this.team;
+    const k = this.#k;
+    if (typeof from === 'number') return this.inbox(k.u32(from));
+    if (from instanceof Value) return own.offset(this.#slotStart(this.#slot(self, from)));
+    return own.offset(
+      this.#slotStart(from.distance === undefined ? this.#slot(self, from.rank) : k.u32(from.distance - 1)),
+    );
+  }
+
+  /** The slot of one rank in the area of another. Of a rank with itself there is none, and the result nonsense. */
+  #slot(owner: Value<'u32'>, sender: Value<'u32'>): Value<'u32'> {
+    const { ranks } = this.team;
+    if (ranks === 2) return this.#k.u32(0);
+    return this.#k.select(sender.ge(owner), sender.sub(owner), sender.add(ranks).sub(owner)).sub(1);
+  }
+
+  #slotStart(slot: Value<'u32'>): Value<'u32'> {
+    const { slotBytes, slot128Bytes } = this.team.layout;
+    return this.#protocol === 'LL'
+      ? this.#lines.add(slot.mul(slotBytes))
+      : this.#lines128.add(slot.mul(slot128Bytes));
   }
 
   /** Tells every peer that gets no data from this rank in this round that the round has begun. */

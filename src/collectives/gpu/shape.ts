@@ -3,7 +3,7 @@
  * other numbers of ranks and smaller GPUs.
  */
 
-import { areaLayout, LINE_BYTES, LINE_DATA, LL_BLOCKS } from './area.js';
+import { areaLayout, CHUNK128_BYTES, CHUNK128_DATA, LINE_BYTES, LINE_DATA, LL_BLOCKS } from './area.js';
 import { callBytes, type GpuCall, type GpuCollective, type GpuShape, type GpuTeam } from './call.js';
 
 const KB = 1024;
@@ -18,17 +18,23 @@ function resident(team: GpuTeam, residency: number): number {
   return Math.max(1, Math.floor((team.multiprocessors * residency) / team.ranksPerDevice));
 }
 
-/** Data in LL lines take twice their bytes; on two H200 they are faster up to this much for each peer. */
+/** Data in LL lines take twice their bytes; on two H200 they are faster than direct programs up to this much per peer. */
 const MOST_LOW_LATENCY = 512 * KB;
 
+/** LL128 lines take longer to look for, and little more than the bytes of the data: on two H200 faster from here on. */
+const MOST_LOW_LATENCY_BEFORE_LL128 = 128 * KB;
+
+/** As far as areas of two ranks reach, LL128 is faster than direct programs. */
+const MOST_LL128 = 4 * MB;
+
 /**
- * Most bytes per peer that go as LL lines. They cost 2 x bytes x peers on the link, where a direct program costs a fixed
- * time more and bytes x peers; a two-shot all-reduce only 2 x bytes x peers / ranks.
+ * How many times as much a peer gets in one round of lines as from a direct program: all data instead of a part of them
+ * in reductions and broadcasts. The costs of these are those of 2 x bytes x peers / ranks on a link.
  */
-function mostLowLatency({ ranks }: GpuTeam, collective: GpuCollective): number {
+function roundsCost({ ranks }: GpuTeam, collective: GpuCollective): number {
   const peers = Math.max(1, ranks - 1);
   const twoShot = collective === 'allReduce' || collective === 'reduce' || collective === 'broadcast';
-  return MOST_LOW_LATENCY / (twoShot ? (2 * peers * peers) / Math.max(2, ranks) : peers);
+  return twoShot ? (2 * peers * peers) / Math.max(2, ranks) : peers;
 }
 
 /** Threads of a block in LL programs: few where latency is all, more where many blocks would cost more. */
@@ -57,6 +63,30 @@ function lowLatencyShape(team: GpuTeam, bytes: number): GpuShape {
   }
   return { program: 'LL', blocks: most, threads: 16 * WARP };
 }
+
+/** Blocks among which LL128 data are shared out, with 4 to 32 warps each. */
+const LL128_BLOCKS = 64;
+const LL128_WARPS = 4;
+
+/** Undefined where the data do not fit into one round. */
+function ll128Shape(team: GpuTeam, bytes: number): GpuShape | undefined {
+  const chunks = Math.ceil(bytes / CHUNK128_DATA);
+  const most = Math.min(LL_BLOCKS, resident(team, 1));
+  const mostWarps = Math.min(32, areaLayout(team.ranks).slot128Bytes / CHUNK128_BYTES);
+  const warps = Math.max(
+    Math.min(mostWarps, Math.max(LL128_WARPS, Math.ceil(chunks / LL128_BLOCKS))),
+    Math.ceil(chunks / most),
+  );
+  if (warps > mostWarps) return undefined;
+  return { program: 'LL128', blocks: Math.ceil(chunks / warps), threads: warps * WARP };
+}
+
+/**
+ * From so many bytes on, an all-reduce of two ranks goes by pushes. Few warps with large hunks: each hunk costs a fence,
+ * of which a multiprocessor does one in about half a microsecond.
+ */
+const LEAST_PUSH = 24 * MB;
+const PUSH_BLOCKS = 128;
 
 /** Direct programs by bytes: of each peer's data for copies, of all data where results are combined or go to all. */
 function directShape(team: GpuTeam, collective: GpuCollective, bytes: number): GpuShape {
@@ -105,7 +135,20 @@ export function gpuShape(team: GpuTeam, call: GpuCall): GpuShape {
   const { collective } = call;
   if (collective === 'barrier') return { program: 'LL', blocks: 1, threads: WARP };
   const bytes = callBytes(call);
-  if (bytes <= mostLowLatency(team, collective)) return lowLatencyShape(team, bytes);
+  const cost = roundsCost(team, collective);
+  if (team.wholeLines && bytes > MOST_LOW_LATENCY_BEFORE_LL128 / cost && bytes <= MOST_LL128 / cost) {
+    const shape = ll128Shape(team, bytes);
+    if (shape !== undefined) return shape;
+  }
+  if (bytes <= MOST_LOW_LATENCY / cost) return lowLatencyShape(team, bytes);
+  if (collective === 'allReduce' && team.ranks === 2 && bytes >= LEAST_PUSH) {
+    return {
+      program: 'Push',
+      blocks: Math.min(PUSH_BLOCKS, resident(team, 1)),
+      threads: 8 * WARP,
+      unroll: 8,
+    };
+  }
   return directShape(team, collective, bytes);
 }
 

@@ -10,6 +10,8 @@ import { type GpuWork, gpuWork } from './work.js';
 export interface Peer {
   readonly rank: Value<'u32'>;
   readonly area: Value<'ptr'>;
+  /** How many places it is behind this rank, where that is known when the program is made. */
+  readonly distance?: number;
 }
 
 export class Team {
@@ -35,7 +37,7 @@ export class Team {
     this.block = k.blockIndex;
     this.peers = Array.from({ length: ranks - 1 }, (_, i) => {
       const rank = this.after(i + 1);
-      return { rank, area: k.field(work, layout, 'areas', i + 1) };
+      return { rank, area: k.field(work, layout, 'areas', i + 1), distance: i + 1 };
     });
   }
 

@@ -4,8 +4,10 @@
  */
 
 import type { KernelBuilder, Value, Variable } from '../../kernel/builder.js';
+import type { DirectArithmetic } from '../arithmetic.js';
 import { LINE_BYTES, LINE_DATA } from './area.js';
-import { storeLine } from './line.js';
+import { flagOf, storeLine } from './line.js';
+import type { RoundLines } from './round-lines.js';
 
 /** One line of a thread. */
 interface Line {
@@ -19,7 +21,7 @@ interface Line {
   readonly whole: Value<'pred'>;
 }
 
-export class ThreadLines {
+export class ThreadLines implements RoundLines<'u64'> {
   readonly lines: readonly Line[];
   readonly #k: KernelBuilder;
   readonly #elementBytes: number;
@@ -46,7 +48,6 @@ export class ThreadLines {
     });
   }
 
-  /** Variables for the data of the lines, to be filled by loads on one path or another. */
   data(): Variable<'u64'>[] {
     return this.lines.map(() => this.#k.variable('u64', 0n));
   }
@@ -63,11 +64,11 @@ export class ThreadLines {
     });
   }
 
-  store(to: Value<'ptr'>, data: readonly Value<'u64'>[]): void {
+  store(to: Value<'ptr'>, values: readonly Value<'u64'>[]): void {
     const k = this.#k;
     this.lines.forEach(({ at, bytes, active, whole }, u) => {
       const address = to.offset(at);
-      const value = data[u]!;
+      const value = values[u]!;
       k.if(
         whole,
         () => k.store('u64', address, value),
@@ -76,14 +77,24 @@ export class ThreadLines {
     });
   }
 
-  push(outbox: Value<'ptr'>, data: readonly Value<'u64'>[], flag: Value<'u64'>): void {
+  push(outbox: Value<'ptr'>, values: readonly Value<'u64'>[], round: Value<'u32'>): void {
     const k = this.#k;
+    const flag = flagOf(round);
     this.lines.forEach(({ index, active }, u) => {
-      k.if(active, () => storeLine(k, outbox.offset(index.mul(LINE_BYTES)), data[u]!, flag));
+      k.if(active, () => storeLine(k, outbox.offset(index.mul(LINE_BYTES)), values[u]!, flag));
     });
   }
 
-  /** Waits for the lines of all the inboxes together; gives their data by inbox and line. */
+  /** Two lines make a packet. */
+  combine(rows: readonly (readonly Value<'u64'>[])[], combine: DirectArithmetic): Value<'u64'>[] {
+    const results: Value<'u64'>[] = [];
+    for (let u = 0; u < this.lines.length; u += 2) {
+      const result = combine(rows.map((row) => this.#k.packet(row[u]!, row[u + 1] ?? 0n)));
+      results.push(result.half(0), result.half(1));
+    }
+    return results.slice(0, this.lines.length);
+  }
+
   receive(inboxes: readonly Value<'ptr'>[], round: Value<'u32'>): Value<'u64'>[][] {
     const k = this.#k;
     if (inboxes.length === 0) return [];

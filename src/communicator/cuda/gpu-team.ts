@@ -24,7 +24,10 @@ export function checkSharing(gpus: readonly RankGpu[]): void {
   }
 }
 
-export function gpuTeam(gpus: readonly RankGpu[], addressing: GpuTeam['addressing']): GpuTeam {
+export function gpuTeam(
+  gpus: readonly RankGpu[],
+  { addressing, wholeLines }: Pick<GpuTeam, 'addressing' | 'wholeLines'>,
+): GpuTeam {
   const perDevice = new Map<string, number>();
   for (const { uuid } of gpus) perDevice.set(uuid, (perDevice.get(uuid) ?? 0) + 1);
   return {
@@ -32,5 +35,6 @@ export function gpuTeam(gpus: readonly RankGpu[], addressing: GpuTeam['addressin
     multiprocessors: Math.min(...gpus.map(({ multiprocessors }) => multiprocessors)),
     ranksPerDevice: Math.max(...perDevice.values()),
     addressing,
+    wholeLines,
   };
 }

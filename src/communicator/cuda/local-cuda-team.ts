@@ -61,7 +61,9 @@ export function createLocalCudaTeams(
     throw error;
   }
   const controls = createLocalControls(size, timeoutMs);
-  const gpu = gpuTeam(devices, 'plain');
+  const wholeLines =
+    !onHost && devices.every((device) => devices.every((peer) => device.storesWholeLines(peer)));
+  const gpu = gpuTeam(devices, { addressing: 'plain', wholeLines });
   const description = describeTeam(devices, onHost);
   const areas = ranks.map(({ area }) => area.address);
   const boards = ranks.map(({ board }) => board);

@@ -57,7 +57,7 @@ export async function openCudaProcessTeam(
       peerToPeer: settings.peerToPeer,
       identity,
     });
-    const { device, resources, introductions, areas, onHost, boards } = meeting;
+    const { device, resources, introductions, areas, onHost, wholeLines, boards } = meeting;
     memory = openMapped(meeting, rank, size);
     const control = processControl(bootstrap, settings.timeoutMs);
     const calls = new CallBoards(meeting.host, rank, boards);
@@ -109,7 +109,7 @@ export async function openCudaProcessTeam(
       device,
       kernels,
       programs,
-      gpu: gpuTeam(introductions, onHost ? 'plain' : 'mapped'),
+      gpu: gpuTeam(introductions, { addressing: onHost ? 'plain' : 'mapped', wholeLines }),
       overlaps,
       sharesThread: false,
       description: describeTeam(meeting),

@@ -36,6 +36,8 @@ export interface Introduction extends Report, RankGpu {
   readonly peerToPeer: boolean;
   /** GPUs that this rank's GPU is known not to reach. */
   readonly unreachable: readonly string[];
+  /** GPUs in whose memory lines of 128 bytes arrive whole that this rank's GPU stores. */
+  readonly wholeLinesTo: readonly string[];
   /** Announcement of the segment that holds the board, or why others cannot map it. */
   readonly segment?: string;
   readonly noSegment?: string;
@@ -92,6 +94,20 @@ function unreachableFrom(driver: CudaDriver, device: CudaDevice): string[] {
     .map(({ uuid }) => uuid);
 }
 
+/** Uuids of the GPUs that this process sees and this GPU stores whole lines to. */
+function wholeLinesFrom(driver: CudaDriver, device: CudaDevice): string[] {
+  return Array.from({ length: driver.deviceCount }, (_, index) => driver.device(index))
+    .filter((peer) => device.storesWholeLines(peer))
+    .map(({ uuid }) => uuid);
+}
+
+/** Whether lines arrive whole wherever any rank stores them. */
+function storeWholeLines(introductions: readonly Introduction[]): boolean {
+  return introductions.every(({ wholeLinesTo }) =>
+    introductions.every(({ uuid }) => wholeLinesTo.includes(uuid)),
+  );
+}
+
 /** Whether areas have to lie in memory of the host: the same answer at all ranks. */
 function areApart(introductions: readonly Introduction[]): boolean {
   return introductions.some(
@@ -121,6 +137,8 @@ export interface ProcessMeeting {
   readonly areas: readonly number[];
   /** Areas lie in memory of the host. */
   readonly onHost: boolean;
+  /** As in GpuTeam. */
+  readonly wholeLines: boolean;
   /** Addresses of the boards in the heap; only the own one where processes cannot share memory. */
   readonly boards: readonly (number | undefined)[];
   isLocal(rank: number): boolean;
@@ -168,6 +186,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
         multiprocessors,
         peerToPeer,
         unreachable: unreachableFrom(driver, device),
+        wholeLinesTo: wholeLinesFrom(driver, device),
         ...(announcement === undefined
           ? { noSegment: host.windows.reason }
           : { segment: new TextDecoder().decode(encodeAnnouncement(announcement)) }),
@@ -257,6 +276,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       introductions,
       areas,
       onHost,
+      wholeLines: !onHost && storeWholeLines(introductions),
       boards: introductions.map(({ board }, peer) =>
         seen ? bases[peer]! + board : peer === rank ? own.board : undefined,
       ),

@@ -17,6 +17,9 @@ const ATTRIBUTE = {
   canMapHostMemory: 19,
 } as const;
 
+/** CUdevice_P2PAttribute: atomic operations on the other GPU's memory, which NVLink has and PCIe lacks. */
+const P2P_NATIVE_ATOMICS = 3;
+
 /** Something that lives in a context and must go before it. */
 export interface ContextResident {
   leaveContext(): void;
@@ -140,6 +143,22 @@ export class CudaDevice {
       `ask whether ${this.label} reaches ${peer.label}`,
     );
     return can === 1;
+  }
+
+  /**
+   * Whether 128 bytes that a warp here stores at once arrive whole in another GPU's memory: over NVLink, between GPUs of
+   * one generation or Hopper and newer.
+   */
+  storesWholeLines(peer: CudaDevice): boolean {
+    if (peer === this) return true;
+    const alike = peer.major === this.major && peer.minor === this.minor;
+    if (!alike && Math.min(peer.major, this.major) < 9) return false;
+    const atomics = this.calls.value(
+      (out) =>
+        this.calls.functions.cuDeviceGetP2PAttribute(out, P2P_NATIVE_ATOMICS, this.handle, peer.handle),
+      `ask how ${this.label} reaches ${peer.label}`,
+    );
+    return atomics === 1;
   }
 
   /** Lets kernels here use the memory of another GPU of this process, whose context must be retained. */

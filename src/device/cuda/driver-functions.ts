@@ -23,6 +23,7 @@ export interface DriverFunctions {
   cuDeviceGetAttribute(value: Out, attribute: number, device: number): number;
   cuDeviceTotalMem(bytes: Out, device: number): number;
   cuDeviceCanAccessPeer(can: Out, device: number, peer: number): number;
+  cuDeviceGetP2PAttribute(value: Out, attribute: number, from: number, to: number): number;
   cuDevicePrimaryCtxRetain(context: Out, device: number): number;
   cuDevicePrimaryCtxRelease(device: number): number;
   cuCtxSetCurrent(context: number): number;
@@ -130,6 +131,7 @@ export const DECLARATIONS: Readonly<Record<keyof DriverFunctions, string>> = {
   cuDeviceGetAttribute: 'int cuDeviceGetAttribute(_Out_ int *value, int attribute, int device)',
   cuDeviceTotalMem: 'int cuDeviceTotalMem_v2(_Out_ size_t *bytes, int device)',
   cuDeviceCanAccessPeer: 'int cuDeviceCanAccessPeer(_Out_ int *can, int device, int peer)',
+  cuDeviceGetP2PAttribute: 'int cuDeviceGetP2PAttribute(_Out_ int *value, int attribute, int from, int to)',
   cuDevicePrimaryCtxRetain: 'int cuDevicePrimaryCtxRetain(_Out_ uintptr_t *context, int device)',
   cuDevicePrimaryCtxRelease: 'int cuDevicePrimaryCtxRelease_v2(int device)',
   cuCtxSetCurrent: 'int cuCtxSetCurrent(uintptr_t context)',

@@ -127,6 +127,21 @@ export class Block {
     return false;
   }
 
+  /** A thread comes to a barrier of its warp; true when it has to stay for others. */
+  meetWarp(t: Thread): boolean {
+    const meeting = this.#meet(t, undefined, 0);
+    if (meeting === undefined) return true;
+    shareKnowledge(meeting.arrived);
+    return false;
+  }
+
+  /** A thread comes to a meeting of its warp; what all lanes bring, in their order, when it is the last. */
+  meet<T>(t: Thread, value: T): { readonly thread: Thread; readonly value: T }[] | undefined {
+    const meeting = this.#meet(t, value, 0);
+    if (meeting === undefined) return undefined;
+    return this.#warpOf(t).map((thread, lane) => ({ thread, value: meeting.values[lane] as T }));
+  }
+
   vote(t: Thread, all: boolean, value: number): boolean {
     const meeting = this.#meet(t, value, 0);
     if (meeting === undefined) return true;

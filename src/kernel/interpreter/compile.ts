@@ -225,6 +225,11 @@ class Compiler {
         this.#line(`${site}${PAY}if(x.arrive(t,${s.id},${count}))yield;`);
         return;
       }
+      case 'warpBarrier': {
+        const site = this.#site('warp barrier', s);
+        this.#line(`${site}${PAY}if(x.meetWarp(t))yield;`);
+        return;
+      }
       case 'if':
         this.#line(`if(${this.#operand(s.condition)}){`);
         this.#list(s.taken);
@@ -263,6 +268,12 @@ class Compiler {
         const source = this.#operand(s.lane);
         this.#line(`${site}${PAY}if(x.shuffle(t,${this.#operand(s.value)},${source}))yield;`);
         this.#line(`${this.#name(s.target)}=t.result;`);
+        return;
+      }
+      case 'storeLine': {
+        const site = this.#site('store of a line', s);
+        const operands = [s.address, s.value, s.active].map((operand) => this.#operand(operand));
+        this.#line(`${site}${PAY}if(x.storeLine(t,${operands.join(',')}))yield;`);
         return;
       }
       case 'vote': {

@@ -25,6 +25,7 @@ import { joined, MAX_THREADS, stampThread } from './clock.js';
 import { compileProgram } from './compile.js';
 import { type FaultKind, MachineFault } from './fault.js';
 import { Memory } from './memory.js';
+import type { Packet } from './packet.js';
 import { Random } from './random.js';
 import { REGION_SPAN, Region, type RegionOptions } from './region.js';
 import { Scheduler, type Strategy } from './scheduler.js';
@@ -101,6 +102,8 @@ interface QueuedLaunch {
 
 /** Most threads that the report of a deadlock describes. */
 const REPORTED_THREADS = 24;
+/** Lanes of a warp that store a line together. */
+const LINE_LANES = 8;
 /** Loop rounds without an access before others get a turn. */
 const SLACK = 2000;
 
@@ -509,8 +512,39 @@ export class Machine {
     return this.#blocks.get(t.id)!.arrive(t, id, count);
   }
 
+  meetWarp(t: Thread): boolean {
+    this.#memory.steps++;
+    return this.#blocks.get(t.id)!.meetWarp(t);
+  }
+
   shuffle(t: Thread, value: unknown, lane: number): boolean {
     return this.#blocks.get(t.id)!.shuffle(t, value, lane);
+  }
+
+  storeLine(t: Thread, address: number, packet: Packet, active: number): boolean {
+    const lanes = this.#blocks.get(t.id)!.meet(t, { address, packet, active });
+    if (lanes === undefined) return true;
+    for (let first = 0; first < lanes.length; first += LINE_LANES) {
+      const line = lanes.slice(first, first + LINE_LANES);
+      const { address: start } = line[0]!.value;
+      if (line.length < LINE_LANES) this.trap(t, `a line stored by ${line.length} lanes`);
+      if (line.some(({ value }) => value.active !== line[0]!.value.active)) {
+        this.trap(t, 'a line that only some of its lanes store');
+      }
+      if (line[0]!.value.active !== 1) continue;
+      if (start % (LINE_LANES * 16) !== 0) {
+        this.#fault(
+          t,
+          'misaligned',
+          `${this.#memory.describe(start)} is not a multiple of ${LINE_LANES * 16}`,
+        );
+      }
+      if (line.some(({ value }, i) => value.address !== start + 16 * i)) {
+        this.trap(t, `lanes that store apart from each other, the first at ${this.#memory.describe(start)}`);
+      }
+      this.#memory.storeLine(line.map(({ thread, value }) => ({ thread, ...value })));
+    }
+    return false;
   }
 
   vote(t: Thread, all: boolean, value: number): boolean {

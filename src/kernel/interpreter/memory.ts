@@ -16,6 +16,7 @@ import type { AtomicOp } from '../ir.js';
 import { NOTHING, type Publication, publishing, reaches } from './clock.js';
 import type { FaultKind } from './fault.js';
 import { History, type Message, REMEMBERED_MESSAGES } from './messages.js';
+import { type Packet, setHalfAt } from './packet.js';
 import type { Random } from './random.js';
 import { ReaderSets } from './readers.js';
 import { REGION_SPAN, REMEMBERED, type Region, STORED, SYNCHRONISED, WATCHED } from './region.js';
@@ -375,6 +376,32 @@ export class Memory {
     this.#push(t, region, at, bytes, published);
     if (level >= 0) this.#advance(t);
     this.listener?.access(t, level < 0 ? 'relaxed store' : 'release store', region, at, bytes, false);
+  }
+
+  /**
+   * Stores the packets of eight lanes as one line of 128 bytes: nobody sees a part of it, and whoever has seen its last
+   * 8 bytes sees no older content of the others, which therefore forget theirs.
+   */
+  storeLine(lanes: readonly { thread: Thread; address: number; packet: Packet }[]): void {
+    const last = lanes.at(-1)!.address + 8;
+    for (const { thread, address, packet } of lanes) {
+      for (const half of [0, 8]) {
+        const place = address + half;
+        const at = this.writeSync(thread, place, 8);
+        setHalfAt(this.view, at, packet, half);
+        this.publish(thread, place, 8, -1);
+        if (place !== last) this.#keepNewest(place, 8);
+      }
+    }
+  }
+
+  #keepNewest(address: number, bytes: number): void {
+    const region = this.regions[Math.floor(address / REGION_SPAN)]!;
+    const at = address - region.base;
+    for (let cell = at >> 2; cell < (at + bytes) >> 2; cell++) {
+      const { messages } = region.histories.get(cell)!;
+      messages.splice(0, messages.length - 1);
+    }
   }
 
   #push(t: Thread, region: Region, at: number, bytes: number, published: Publication): void {

@@ -357,6 +357,9 @@ class FunctionCompiler {
       case 'barrier':
         this.#barrier(s);
         break;
+      case 'warpBarrier':
+        code.op('bar.warp.sync', ALL_LANES);
+        break;
       case 'if':
         this.#if(s);
         break;
@@ -382,6 +385,9 @@ class FunctionCompiler {
         break;
       case 'shuffle':
         this.#define(s.target.id, this.#shuffle(this.#wordsOf(s.value), s.target.type, this.#value(s.lane)));
+        break;
+      case 'storeLine':
+        this.#storeLine(s);
         break;
       case 'vote': {
         const value = this.#register(s.value);
@@ -532,6 +538,17 @@ class FunctionCompiler {
       code.place(quiet);
     }
     code.op('ret');
+  }
+
+  #storeLine(s: Kind<'storeLine'>): void {
+    const code = this.#code;
+    const address = this.#register(s.address);
+    const words = this.#wordsOf(s.value);
+    // Lanes that have left each other in a wait would each store for themselves.
+    code.op('bar.warp.sync', ALL_LANES);
+    const store = ['st.volatile.global.v4.b32', `[${address}]`, `{${words.join(', ')}}`] as const;
+    if (s.active.kind === 'register') code.when(this.#register(s.active), ...store);
+    else if (s.active.value) code.op(...store);
   }
 
   #shuffle(words: Words, type: ValueType, lane: string): Words {

@@ -11,6 +11,7 @@
  * other access. Control statements stop everything.
  */
 
+import { TuttiError } from '../../errors/tutti-error.js';
 import type { Constant, Operand, Place, Program, Pure, Register, Statement, ValueType } from '../ir.js';
 
 type Kind<K extends Statement['kind']> = Extract<Statement, { kind: K }>;
@@ -75,6 +76,8 @@ function operandsOf(s: Statement): readonly Operand[] {
       return [s.address];
     case 'store':
       return [s.address, s.value];
+    case 'storeLine':
+      return [s.address, s.value, s.active];
     case 'loadPart':
       return [s.address, s.bytes];
     case 'storePart':
@@ -92,6 +95,7 @@ function operandsOf(s: Statement): readonly Operand[] {
       return [s.status];
     case 'fence':
     case 'barrier':
+    case 'warpBarrier':
     case 'launchOrder':
     case 'loop':
     case 'break':
@@ -328,6 +332,8 @@ class Lowering {
         // A warp of one thread: the value of any lane, and of all lanes together, is the thread's own.
         this.#copy(list, index, s.target, s.value, place);
         return;
+      case 'storeLine':
+        throw new TuttiError('internalError', 'the wasm target has no warps that store lines of 128 bytes');
       case 'load': {
         const address = this.#take(s.address);
         const tree: Tree = { kind: 'fetch', type: s.target.type, load: s, address };
@@ -351,6 +357,7 @@ class Lowering {
         return;
       }
       case 'barrier':
+      case 'warpBarrier':
       case 'launchOrder':
         return;
       case 'if': {

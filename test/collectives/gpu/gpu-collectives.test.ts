@@ -50,6 +50,12 @@ const LL = (blocks: number, threads: number, lines?: number): GpuShape => ({
   threads,
   ...(lines === undefined ? {} : { lines }),
 });
+/** An area of these tests has room for two or four warps. */
+const LL128 = (blocks: number, warps: number): GpuShape => ({
+  program: 'LL128',
+  blocks,
+  threads: 32 * warps,
+});
 const direct = (blocks: number, threads: number, copies: Copies = 'push'): GpuShape => ({
   program: 'Direct',
   blocks,
@@ -66,6 +72,14 @@ function randomShape(next: () => number): GpuShape {
     : direct(blocks, 4, pick(COPIES, next));
 }
 
+/** Bytes that a shape takes, or enough for several rounds or pieces. */
+function mostBytes(shape: GpuShape): number {
+  if (shape.program === 'LL128') return (shape.blocks * shape.threads * 960) / 32;
+  if (shape.program === 'LL' && shape.lines !== undefined)
+    return shape.blocks * shape.threads * shape.lines * 8;
+  return shape.program === 'Push' ? shape.blocks * shape.threads * 50 : 160;
+}
+
 function randomCall(
   ranks: number,
   next: () => number,
@@ -74,9 +88,7 @@ function randomCall(
 ): SimulatedGpuCall {
   const type = pick(ELEMENT_TYPE_NAMES, next);
   const { size } = ELEMENT_TYPES[type];
-  const lines = shape.program === 'LL' ? shape.lines : undefined;
-  const bytes = lines === undefined ? 160 : shape.blocks * shape.threads * lines * 8;
-  const most = Math.floor(bytes / size);
+  const most = Math.floor(mostBytes(shape) / size);
   const staged = shape.program === 'Direct' && next() < 0.3 ? [pick([0, 1], next)] : [];
   return {
     collective,
@@ -114,6 +126,41 @@ describe('LL programs of one round on GPUs', () => {
         const ranks = pick([2, 3], next);
         const shape = LL(pick([1, 2, 3], next), 4, pick([1, 2], next));
         run(machine, ranks, [randomCall(ranks, next, collective, shape)], next);
+      },
+      { seeds: 4 * EFFORT },
+    );
+    expect(runs).toBe(8 * EFFORT);
+  });
+});
+
+describe('LL128 programs on GPUs', () => {
+  const collectives = GPU_COLLECTIVES.filter((c) => c !== 'barrier');
+  it.each(collectives)('move %s of any type and size between 2 and 3 ranks', (collective) => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 1);
+        const ranks = pick([2, 3], next);
+        const shape = LL128(pick([1, 2], next), pick([1, 2], next));
+        run({ ...machine, warpSize: 32 }, ranks, [randomCall(ranks, next, collective, shape)], next);
+      },
+      { seeds: 2 * EFFORT },
+    );
+    expect(runs).toBe(4 * EFFORT);
+  });
+});
+
+describe('the all-reduce by pushes', () => {
+  it('combines any type and size between 2 and 3 ranks, again and again', () => {
+    const runs = explore(
+      (machine) => {
+        const next = random(machine.seed + 1);
+        const ranks = pick([2, 3], next);
+        const calls = Array.from({ length: 3 }, () => {
+          const shape: GpuShape = { program: 'Push', blocks: pick([1, 2], next), threads: 32, unroll: 1 };
+          const call = randomCall(ranks, next, 'allReduce', shape);
+          return pick([call, { ...call, staged: [0] }], next);
+        });
+        run({ ...machine, warpSize: 32 }, ranks, calls, next);
       },
       { seeds: 4 * EFFORT },
     );

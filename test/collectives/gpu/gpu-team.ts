@@ -23,7 +23,8 @@ import { type Bits, bufferElements, reference } from '../reference.js';
 export const SMALL_AREA: AreaSizes = {
   blocks: 3,
   llBlocks: 3,
-  llBankBytes: 512,
+  llBankBytes: 256,
+  ll128BankBytes: 4096,
   pairChannels: 2,
   pairBankBytes: 64,
   stageBytes: 6144,
@@ -117,6 +118,7 @@ export class SimulatedGpuTeam {
       multiprocessors: options.sizes === undefined ? 3 : 12,
       ranksPerDevice: 1,
       addressing,
+      wholeLines: true,
     };
     const { bytes } = areaLayout(ranks, this.#sizes);
     for (let rank = 0; rank < ranks; rank++) {

@@ -52,7 +52,7 @@ class Messages {
 
   constructor(options: MachineOptions, ranks: number, addressing: Addressing, form: MessageForm) {
     this.machine = new Machine({ warpSize: 4, ...options });
-    this.#team = { ranks, multiprocessors: 12, ranksPerDevice: 1, addressing };
+    this.#team = { ranks, multiprocessors: 12, ranksPerDevice: 1, addressing, wholeLines: true };
     this.#form = form;
     const { bytes } = areaLayout(ranks, SMALL_AREA);
     for (let rank = 0; rank < ranks; rank++) {
@@ -215,7 +215,13 @@ describe('sends and receives on GPUs', () => {
   });
 
   it('refuse messages that cannot be', () => {
-    const team: GpuTeam = { ranks: 2, multiprocessors: 132, ranksPerDevice: 1, addressing: 'plain' };
+    const team: GpuTeam = {
+      ranks: 2,
+      multiprocessors: 132,
+      ranksPerDevice: 1,
+      addressing: 'plain',
+      wholeLines: true,
+    };
     const send = { kind: 'send', peer: 1, bytes: 8, address: 0 } as const;
     expect(() => gpuMessages(team, 0, [{ ...send, peer: 2 }])).toThrow(
       'a message with rank 2; ranks are 0 to 1',
@@ -226,7 +232,13 @@ describe('sends and receives on GPUs', () => {
   });
 
   it('take several launches for more messages than a descriptor holds, and never more blocks than run at a time', () => {
-    const team: GpuTeam = { ranks: 2, multiprocessors: 132, ranksPerDevice: 1, addressing: 'plain' };
+    const team: GpuTeam = {
+      ranks: 2,
+      multiprocessors: 132,
+      ranksPerDevice: 1,
+      addressing: 'plain',
+      wholeLines: true,
+    };
     const list = Array.from({ length: 40 }, (_, i): GpuMessage[] => [
       { kind: 'send', peer: 1, bytes: 1 << 20, address: i },
       { kind: 'recv', peer: 1, bytes: 1 << 20, address: i, name: i },

@@ -4,7 +4,13 @@ import { areaLayout, LL_BLOCKS, MAX_GPU_BLOCKS } from '#src/collectives/gpu/area
 import { GPU_COLLECTIVES, type GpuCall, type GpuTeam } from '#src/collectives/gpu/call.js';
 import { gpuLaunch, LL_THREADS } from '#src/collectives/gpu/launch.js';
 
-const pair: GpuTeam = { ranks: 2, multiprocessors: 132, ranksPerDevice: 1, addressing: 'plain' };
+const pair: GpuTeam = {
+  ranks: 2,
+  multiprocessors: 132,
+  ranksPerDevice: 1,
+  addressing: 'plain',
+  wholeLines: true,
+};
 const teams: readonly GpuTeam[] = [
   pair,
   { ...pair, ranks: 8, addressing: 'mapped' },
@@ -23,14 +29,19 @@ describe('gpuLaunch', () => {
       for (const collective of GPU_COLLECTIVES) {
         for (let count = 1; count < 1 << 29; count = Math.ceil(count * 1.37)) {
           const { shape, blocks, threads, share, compile } = gpuLaunch(team, sum(count, collective));
-          const residency = shape.program === 'LL' ? 1 : shape.residency;
+          const residency = compile.blocksPerMultiprocessor;
           expect(blocks * team.ranksPerDevice).toBeLessThanOrEqual(
             Math.max(team.multiprocessors * residency, team.ranksPerDevice),
           );
-          expect(blocks).toBeLessThanOrEqual(shape.program === 'LL' ? LL_BLOCKS : MAX_GPU_BLOCKS);
+          const isLines = shape.program === 'LL' || shape.program === 'LL128';
+          expect(blocks).toBeLessThanOrEqual(isLines ? LL_BLOCKS : MAX_GPU_BLOCKS);
           expect(threads).toBeLessThanOrEqual(compile.threads);
-          if (shape.program === 'LL') expect(share * blocks).toBeGreaterThanOrEqual(4 * count);
-          else expect(share * team.ranks).toBeGreaterThanOrEqual(4 * count);
+          if (isLines) expect(share * blocks).toBeGreaterThanOrEqual(4 * count);
+          if (shape.program === 'Direct') expect(share * team.ranks).toBeGreaterThanOrEqual(4 * count);
+          if (shape.program === 'LL128') {
+            expect(share).toBeLessThanOrEqual(30 * threads);
+            expect(32 * threads).toBeLessThanOrEqual(areaLayout(team.ranks).slot128Bytes);
+          }
           if (shape.program === 'LL' && shape.lines !== undefined) {
             expect(share).toBeLessThanOrEqual(8 * shape.lines * threads);
             expect(16 * shape.lines * threads).toBeLessThanOrEqual(areaLayout(team.ranks).slotBytes);
@@ -47,10 +58,22 @@ describe('gpuLaunch', () => {
     expect(gpuLaunch(pair, sum(1)).compile.threads).toBe(LL_THREADS);
   });
 
-  it('sends little as LL lines and much directly, and lets launches overlap where nobody shares a GPU', () => {
+  it('sends as LL128 lines only where they arrive whole', () => {
+    for (const collective of GPU_COLLECTIVES.filter((c) => c !== 'barrier')) {
+      expect(gpuLaunch(pair, sum(1 << 18, collective)).shape.program).toBe('LL128');
+      for (let count = 1; count < 1 << 29; count = Math.ceil(count * 1.9)) {
+        const { shape } = gpuLaunch({ ...pair, wholeLines: false }, sum(count, collective));
+        expect(shape.program).not.toBe('LL128');
+      }
+    }
+  });
+
+  it('sends little as lines and much directly, and lets launches overlap where nobody shares a GPU', () => {
     expect(gpuLaunch(pair, sum(2)).shape).toEqual({ program: 'LL', blocks: 1, threads: 32, lines: 1 });
-    expect(gpuLaunch(pair, sum(131072)).shape.program).toBe('LL');
-    expect(gpuLaunch(pair, sum(131073)).shape.program).toBe('Direct');
+    expect(gpuLaunch(pair, sum(32768)).shape.program).toBe('LL');
+    expect(gpuLaunch(pair, sum(32769)).shape.program).toBe('LL128');
+    expect(gpuLaunch(pair, sum(1 << 21)).shape.program).toBe('Direct');
+    expect(gpuLaunch(pair, sum(1 << 26)).shape.program).toBe('Push');
     expect(gpuLaunch(pair, sum(2)).overlap).toBe(true);
     expect(gpuLaunch(pair, sum(1 << 24)).overlap).toBe(false);
     expect(gpuLaunch({ ...pair, ranksPerDevice: 2 }, sum(2)).overlap).toBe(false);

@@ -21,7 +21,8 @@ import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-drive
 const SIZES: AreaSizes = {
   blocks: 12,
   llBlocks: 3,
-  llBankBytes: 512,
+  llBankBytes: 256,
+  ll128BankBytes: 4096,
   pairChannels: 2,
   pairBankBytes: 256,
   stageBytes: 6144,

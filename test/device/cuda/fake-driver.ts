@@ -272,6 +272,10 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     can[0] = this.#options.access(device, peer) ? 1 : 0;
     return CUDA.success;
   }
+  cuDeviceGetP2PAttribute(value: Out, attribute: number, device: number, peer: number): number {
+    value[0] = attribute === 3 && this.#options.access(device, peer) ? 1 : 0;
+    return this.#result('cuDeviceGetP2PAttribute');
+  }
   cuDevicePrimaryCtxRetain(context: Out, device: number): number {
     const code = this.#result('cuDevicePrimaryCtxRetain');
     if (code !== CUDA.success) return code;

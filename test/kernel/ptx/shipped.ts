@@ -56,11 +56,18 @@ export function gpuPrograms(
   op: ProgramRequest['op'],
   ranks: number,
 ): GpuProgram[] {
-  const team: GpuTeam = { ranks, multiprocessors: 132, ranksPerDevice: 1, addressing: 'mapped' };
+  const team: GpuTeam = {
+    ranks,
+    multiprocessors: 132,
+    ranksPerDevice: 1,
+    addressing: 'mapped',
+    wholeLines: true,
+  };
   const direct = { program: 'Direct', blocks: 64, threads: 512 } as const;
   const shapes: GpuShape[] = [
     { program: 'LL', blocks: 8, threads: 512 },
     { program: 'LL', blocks: 8, threads: 256, lines: 1 },
+    { program: 'LL128', blocks: 8, threads: 64 },
     { ...direct, unroll: 4, residency: 1, copies: 'push' },
   ];
   const programs: GpuProgram[] = [];
