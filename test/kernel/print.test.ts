@@ -28,6 +28,8 @@ describe('printProgram', () => {
       k.barrier(1, 64);
       k.shuffle(word, 3);
       k.vote('any', byte.eq(0));
+      k.warpBarrier();
+      k.storeLine(base, packet, byte.eq(0));
       k.wake(base);
       k.store(
         'packet',
@@ -35,7 +37,7 @@ describe('printProgram', () => {
         k.narrow('bfloat16', [k.widen('bfloat16', packet, 0), k.widen('bfloat16', packet, 1)]),
       );
     });
-    expect(printProgram(program)).toBe(`kernel all (ptx, 26 registers, 1 waits)
+    expect(printProgram(program)).toBe(`kernel all (ptx, 27 registers, 1 waits)
 descriptor r0: ptr
 r1: u32 = threadIndex
 r2: u32 = load [r0 + 4] acquire device
@@ -80,11 +82,14 @@ barrier 1 of 64
 r20: u32 = shuffle r2 from 3
 r21: pred = eq.u32 r3, 0
 r22: pred = vote any r21
+warpBarrier
+r23: pred = eq.u32 r3, 0
+storeLine [r0], r5 if r23
 wake [r0]
-r23: packet = pk.widen bfloat16 part 0 r5
-r24: packet = pk.widen bfloat16 part 1 r5
-r25: packet = pk.narrow bfloat16 r23, r24
-store.packet [r0], r25
+r24: packet = pk.widen bfloat16 part 0 r5
+r25: packet = pk.widen bfloat16 part 1 r5
+r26: packet = pk.narrow bfloat16 r24, r25
+store.packet [r0], r26
 `);
   });
 

@@ -26,7 +26,7 @@ import { directGpu } from './direct.js';
 import { lowLatency } from './low-latency.js';
 import { oneRound } from './one-round.js';
 import { pushAllReduce, pushStageBytes } from './push.js';
-import { gpuShape, mayOverlap } from './shape.js';
+import { expectedMicroseconds, gpuShape, mayOverlap } from './shape.js';
 import { type GpuArguments, gpuWork, writeGpuWork } from './work.js';
 
 /** A launch. Equal keys mean equal programs, to be compiled once. */
@@ -42,6 +42,8 @@ export interface GpuLaunch {
    * Not where ranks share a GPU: blocks that wait for their turn would keep another rank's blocks from running.
    */
   readonly overlap: boolean;
+  /** About how long it takes the GPUs, where that is known: whether its launch or its run is what a loop waits for. */
+  readonly microseconds?: number;
   /** Options of the ptx target for the program, besides the architecture. */
   readonly compile: {
     readonly threads: number;
@@ -145,6 +147,7 @@ export function launchOf(
     threads,
     share,
     overlap,
+    microseconds: expectedMicroseconds(team, call),
     label: shape.program,
     write: (view, base, args) => writeGpuWork(view, base, share, args),
     compile: { blocksPerMultiprocessor: 1, descriptorBytes: gpuWork(ranks).size, ...compile },

@@ -210,4 +210,73 @@ describe('warps', () => {
     });
     expect(faultOf(p, { threads: 4 }).kind).toMatch(/^(unpublishedRead|uninitialized)$/);
   });
+
+  it('see after a barrier of theirs what their lanes have done before', () => {
+    const p = rotation((k) => k.warpBarrier());
+    explore((options) => expect(run(p, { threads: 4 }, options).out).toEqual([10, 20, 30, 0]), { seeds: 50 });
+  });
+});
+
+describe('lines that a warp stores', () => {
+  /** 16 lanes write two lines; 16 others wait for the last 8 bytes of one and take the rest. */
+  const Lines = struct('Lines', { line: 'ptr', out: 'ptr' });
+  const lines = (store: (k: KernelBuilder, at: Value<'ptr'>, packet: Value<'packet'>) => void) =>
+    kernel('lines', MANY, (k, work) => {
+      const base = k.field(work, Lines, 'line');
+      const lane = k.threadIndex.rem(16);
+      const at = base.offset(lane.mul(16));
+      k.if(
+        k.blockIndex.eq(0),
+        () => {
+          k.for(k.u32(1), 4, 1, (round) => {
+            const value = round.mul(100).add(lane).cast('u64');
+            store(k, at, k.packet(value, k.select(lane.rem(8).eq(7), round.cast('u64'), value)));
+          });
+        },
+        () => {
+          const flag = base.offset(lane.div(8).mul(128));
+          k.wait(() => k.load('u64', flag, { order: 'volatile', offset: 120 }).ge(3));
+          const found = k.load('packet', at, { order: 'volatile' }).half(0).cast('u32');
+          k.store('u32', k.field(work, Lines, 'out').offset(lane.mul(4)), found);
+        },
+      );
+    });
+  const runLines = (p: Program, options: MachineOptions, at = 0): number[] => {
+    const machine = new Machine({ ...options, warpSize: 16 });
+    const line = machine.region('line', 512, 0, { zeroed: true }) + at;
+    const out = machine.region('out', 64, 0, { zeroed: true });
+    const descriptor = machine.struct(Lines, 0, { line, out });
+    machine.launch(p, { rank: 0, descriptor, blocks: 2, threads: 16 });
+    machine.run();
+    return [...machine.readArray(out, Uint32Array, 16)];
+  };
+  const expected = Array.from({ length: 16 }, (_, lane) => 300 + lane);
+  const whole = lines((k, at, packet) => k.storeLine(at, packet, k.bool(true)));
+
+  it('arrive whole, where packets of single lanes do not', () => {
+    explore((options) => expect(runLines(whole, options)).toEqual(expected), { seeds: 50 });
+    const apart = lines((k, at, packet) => k.store('packet', at, packet, { order: 'volatile' }));
+    const failure = findFailure((options) => expect(runLines(apart, options)).toEqual(expected), {
+      seeds: 50,
+    });
+    expect(failure).toBeDefined();
+  });
+
+  it('begin at multiples of 128, and are stored by all of their lanes or none', () => {
+    expect(() => runLines(whole, { seed: 1, memory: 'strong' }, 64)).toThrow('is not a multiple of 128');
+    const some = lines((k, at, packet) => k.storeLine(at, packet, k.threadIndex.lt(4)));
+    expect(() => runLines(some, { seed: 1, memory: 'strong' })).toThrow('only some of its lanes store');
+    const apart = lines((k, at, packet) =>
+      k.storeLine(at.offset(k.threadIndex.mul(16)), packet, k.bool(true)),
+    );
+    expect(() => runLines(apart, { seed: 1, memory: 'strong' })).toThrow('lanes that store apart');
+  });
+
+  it('are refused where a block is one thread', () => {
+    const build = () =>
+      kernel('line', interpreterTraits({ threads: 'one' }), (k, work) =>
+        k.storeLine(work, k.packet(0n, 0n), k.bool(true)),
+      );
+    expect(build).toThrow('lines of 128 bytes are stored by warps');
+  });
 });

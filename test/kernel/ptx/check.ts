@@ -42,6 +42,8 @@ function signature({ name, operands }: Instruction): { results: number; types: s
       return { results: 0, types: [['label']] };
     case 'barrier':
       return { results: 0, types: all(operands.length, 'b32') };
+    case 'bar':
+      return { results: 0, types: [['b32']] };
     case 'nanosleep':
       return { results: 0, types: [['u32']] };
     case 'ld':

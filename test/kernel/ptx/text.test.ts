@@ -189,6 +189,22 @@ $L3:
     ]);
   });
 
+  it('brings the lanes of a warp together before they store a line', () => {
+    const lines = instructions((k, base) => {
+      const packet = k.load('packet', base);
+      k.warpBarrier();
+      k.storeLine(base, packet, k.threadIndex.lt(8));
+      k.storeLine(base, packet, k.bool(true));
+    });
+    expect(lines.filter((line) => /bar|\bst\./.test(line))).toEqual([
+      'bar.warp.sync 0xffffffff;',
+      'bar.warp.sync 0xffffffff;',
+      '@%p0 st.volatile.global.v4.b32 [%rd0], {%r0, %r1, %r2, %r3};',
+      'bar.warp.sync 0xffffffff;',
+      'st.volatile.global.v4.b32 [%rd0], {%r0, %r1, %r2, %r3};',
+    ]);
+  });
+
   it('loads all packets of a round before it stores one', () => {
     const text = compilePtx(
       shippedPrograms('float32', 'sum').filter((p) => p.name.includes('Ring_allGather_Simple')),
