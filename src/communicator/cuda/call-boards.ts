@@ -32,7 +32,7 @@ const NUMBER = CallEntry.fields.number.offset / 4;
 const SIGNATURE = CallEntry.fields.signature.offset / 4;
 const COUNT = CallEntry.fields.count.offset / 4;
 
-const { abort: ABORT, begun: BEGUN, calls: CALLS } = RankBoard.fields;
+const { abort: ABORT, beat: BEAT, begun: BEGUN, calls: CALLS } = RankBoard.fields;
 
 /** Whether a number of operations is less than another one; they wrap after 2^32. */
 export function isBehind(one: number, other: number): boolean {
@@ -45,6 +45,8 @@ export class CallBoards {
   /** Addresses of the ranks' boards in the heap; undefined for those that cannot be seen from here. */
   readonly #boards: readonly (number | undefined)[];
   readonly #calls: number;
+  /** Word of the own sign of life. */
+  readonly #beat: number;
   /** The ranks beside this one, and the words where their calls begin. */
   readonly #neighbours: readonly { readonly peer: number; readonly calls: number }[];
   #begun = 0;
@@ -56,6 +58,7 @@ export class CallBoards {
     const size = boards.length;
     const callsOf = (board: number) => (board + CALLS.offset) >>> 2;
     this.#calls = callsOf(boards[rank]!);
+    this.#beat = (boards[rank]! + BEAT.offset) >>> 2;
     this.#neighbours = [...new Set([(rank + size - 1) % size, (rank + 1) % size])].flatMap((peer) => {
       const board = boards[peer];
       return peer === rank || board === undefined ? [] : [{ peer, calls: callsOf(board) }];
@@ -110,6 +113,17 @@ export class CallBoards {
       }
     }
     return undefined;
+  }
+
+  /** A sign of life for the watchdog; `pending`: there is work of this rank on its GPU. */
+  beat(pending: boolean): void {
+    this.#i32[this.#beat]! += 1;
+    this.#i32[this.#beat + 1] = pending ? 1 : 0;
+  }
+
+  /** Addresses in the heap: of this rank's board, and of all that can be reached. */
+  get addresses(): { readonly own: number; readonly all: readonly number[] } {
+    return { own: this.#boards[this.#rank]!, all: this.#boards.filter((board) => board !== undefined) };
   }
 
   /** Ends the kernels of all ranks whose boards are seen from here; the first reason stays. */

@@ -6,6 +6,7 @@
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { Event, type Stream } from '../../device/cuda/stream.js';
 import type { TuttiError } from '../../errors/tutti-error.js';
+import type { CallBoards } from './call-boards.js';
 import { type Polled, pollSoon, stayEager } from './poller.js';
 
 interface Pending {
@@ -38,7 +39,7 @@ export class Completions implements Polled {
   readonly #device: CudaDevice;
   readonly #timeoutMs: number;
   readonly #listener: CompletionListener;
-  readonly #begun: () => number;
+  readonly #calls: CallBoards;
   readonly #spare: Event[] = [];
   #pending: Pending[] = [];
   #look: NodeJS.Timeout | undefined;
@@ -47,12 +48,12 @@ export class Completions implements Polled {
   readonly #busy = new Set<Stream>();
   #failure: TuttiError | undefined;
 
-  /** `timeoutMs` 0: no limit. `begun` tells how many operations of all ranks this rank has begun. */
-  constructor(device: CudaDevice, timeoutMs: number, listener: CompletionListener, begun: () => number) {
+  /** `timeoutMs` 0: no limit. `calls` are shown what this thread looks after. */
+  constructor(device: CudaDevice, timeoutMs: number, listener: CompletionListener, calls: CallBoards) {
     this.#device = device;
     this.#timeoutMs = timeoutMs;
     this.#listener = listener;
-    this.#begun = begun;
+    this.#calls = calls;
   }
 
   /** Resolves when everything that is in the stream now is done; `call` is for errors. */
@@ -60,7 +61,8 @@ export class Completions implements Polled {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const event = this.#spare.pop() ?? new Event(this.#device);
     event.record(stream);
-    const operations = this.#begun();
+    const operations = this.#calls.begun;
+    this.#calls.beat(true);
     const done = new Promise<void>((resolve, reject) => {
       this.#pending.push({ event, call, operations, since: performance.now(), resolve, reject });
     });
@@ -70,6 +72,7 @@ export class Completions implements Polled {
 
   /** A launch without a promise was put into the stream. */
   launched(stream: Stream): void {
+    this.#calls.beat(true);
     if (this.#look !== undefined) {
       if (this.#busy.has(stream)) return;
       this.#busy.add(stream);
@@ -81,7 +84,12 @@ export class Completions implements Polled {
     this.#look.unref();
   }
 
+  #isWaiting(): boolean {
+    return this.#pending.length > 0 || this.#look !== undefined;
+  }
+
   #lookAtStreams(): void {
+    this.#calls.beat(true);
     try {
       for (const stream of this.#busy) if (stream.isIdle) this.#busy.delete(stream);
       if (this.#listener.ended() !== undefined) return;
@@ -91,7 +99,7 @@ export class Completions implements Polled {
     }
     if (this.#busy.size === 0) this.#stopLooking();
     else if (this.#timeoutMs > 0 && performance.now() - this.#busySince > this.#timeoutMs) {
-      this.#listener.timeout('a launch', this.#timeoutMs, this.#begun());
+      this.#listener.timeout('a launch', this.#timeoutMs, this.#calls.begun);
     }
   }
 
@@ -99,9 +107,16 @@ export class Completions implements Polled {
     clearInterval(this.#look);
     this.#look = undefined;
     this.#busy.clear();
+    this.#calls.beat(this.#isWaiting());
   }
 
   poll(now: number): boolean {
+    const goesOn = this.#pollPending(now);
+    this.#calls.beat(this.#isWaiting());
+    return goesOn;
+  }
+
+  #pollPending(now: number): boolean {
     try {
       while (this.#pending.length > 0 && this.#pending[0]!.event.isDone) {
         // What was ended is not done; this fails all that wait.

@@ -33,6 +33,7 @@ import { LaunchQueue, type StreamHandle } from './launch-queue.js';
 import { type Message, MessageBatch } from './message-batch.js';
 import { PreparedKernel } from './prepared-kernel.js';
 import { RecordedGraph } from './recorded-graph.js';
+import { Watchdog } from './watchdog.js';
 
 /** Options of every call on a GPU. */
 export interface StreamOption {
@@ -112,6 +113,27 @@ class PendingMessages {
   }
 }
 
+/** Has somebody look after a rank while its event loop is blocked; returns what ends that. */
+function watch(team: CudaTeam, stream: number, timeoutMs: number): () => Promise<void> {
+  const { rank, size, host, calls, processes, device } = team;
+  if (size === 1) return async () => {};
+  const { own: board, all: boards } = calls.addresses;
+  const peers = processes.flatMap((process, peer) =>
+    process === undefined ? [] : [{ rank: peer, process }],
+  );
+  const { context } = device;
+  return Watchdog.shared().watch({
+    rank,
+    heap: host.buffer,
+    board,
+    boards,
+    timeoutMs,
+    context,
+    streams: [stream],
+    peers,
+  });
+}
+
 /** Operations that are kept for calls that repeat. */
 const KEPT_OPERATIONS = 256;
 
@@ -147,6 +169,7 @@ export class CudaCommunicator implements AsyncDisposable, GroupMember, CudaColle
   readonly #gate = { open: true };
   /** Messages of the open group. */
   #messages: PendingMessages | undefined;
+  readonly #unwatch: () => Promise<void>;
   #closing: Promise<void> | undefined;
   /** Everything of this rank is done: what happens to the others is no trouble any more. */
   #leaving = false;
@@ -154,15 +177,16 @@ export class CudaCommunicator implements AsyncDisposable, GroupMember, CudaColle
   /** Not for users: see `Communicator.init`, `Communicator.fromEnv` and `createLocalCommunicators`. */
   constructor(team: CudaTeam, timeoutMs: number) {
     this.#team = team;
-    this.#failure = new CudaFailure(team, (error) => {
+    this.#failure = new CudaFailure(team, timeoutMs, (error) => {
       this.#gate.open = false;
       this.#completions.fail(error);
     });
-    this.#completions = new Completions(team.device, timeoutMs, this.#failure, () => team.calls.begun);
+    this.#completions = new Completions(team.device, timeoutMs, this.#failure, team.calls);
     this.#queue = new LaunchQueue(team, this.#failure, this.#completions);
     this.#memory = new CudaMemory(team, this.#queue, this.#failure, this.#completions, (buffer) =>
       this.#forgetBuffer(buffer),
     );
+    this.#unwatch = watch(team, this.#queue.stream.handle, timeoutMs);
     team.onDeparture(() => {
       this.#gate.open = false;
     });
@@ -552,6 +576,7 @@ export class CudaCommunicator implements AsyncDisposable, GroupMember, CudaColle
     const graceful = healthy && (await this.#team.farewell());
     if (healthy && !graceful) this.#failure.leave();
     if (!graceful) await this.#ended();
+    await this.#unwatch();
     for (const prepared of [...this.#prepared]) prepared.releaseNow();
     this.#kept.clear();
     this.#memory.close();

@@ -11,12 +11,14 @@ import type { CudaTeam } from './cuda-team.js';
 
 export class CudaFailure {
   readonly #team: CudaTeam;
+  readonly #timeoutMs: number;
   readonly #onFailure: (error: TuttiError) => void;
   #error: TuttiError | undefined;
 
   /** `onFailure` is called once, with the error that waiting calls are to end with. */
-  constructor(team: CudaTeam, onFailure: (error: TuttiError) => void) {
+  constructor(team: CudaTeam, timeoutMs: number, onFailure: (error: TuttiError) => void) {
     this.#team = team;
+    this.#timeoutMs = timeoutMs;
     this.#onFailure = onFailure;
   }
 
@@ -33,9 +35,14 @@ export class CudaFailure {
   /** The failure, if this rank's kernels were ended by somebody who could not tell this thread yet. */
   ended(): TuttiError | undefined {
     if (this.#error !== undefined) return this.#error;
-    const { trouble } = this.#team.calls;
+    const { calls, rank } = this.#team;
+    const { trouble } = calls;
     if (trouble === undefined) return undefined;
-    return this.failWith(describeTrouble(trouble, this.#team.rank));
+    if (trouble.kind === 'stalled' && trouble.culprit === rank) {
+      // The watchdog has kept the time limit while this thread was blocked.
+      return this.timeout('a launch', this.#timeoutMs, calls.begun);
+    }
+    return this.failWith(describeTrouble(trouble, rank));
   }
 
   /** Before a call that all ranks make: throws the failure, also that somebody has left who would not make it. */

@@ -6,6 +6,7 @@ import type { GpuTeam } from '../../collectives/gpu/call.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import type { KernelWords } from '../../device/cuda/kernel-launch.js';
 import type { KernelLibrary } from '../../device/cuda/kernel-library.js';
+import type { HostDevice } from '../../device/host/host-device.js';
 import type { ProcessIdentity } from '../../system/process-liveness.js';
 import type { Control } from '../local-control.js';
 import type { CallBoards } from './call-boards.js';
@@ -32,6 +33,8 @@ export interface CudaTeam extends Control {
   readonly maps: number;
   /** What every kernel of this rank gets. */
   readonly words: KernelWords;
+  /** The heap that holds the boards. */
+  readonly host: HostDevice;
   /** What the ranks call, and the words that end their kernels. */
   readonly calls: CallBoards;
   /** All ranks compare their calls before they begin, instead of finding out when they look at each other's boards. */

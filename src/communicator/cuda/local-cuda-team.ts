@@ -93,6 +93,7 @@ export function createLocalCudaTeams(
       areas,
       maps: 0,
       words,
+      host,
       calls: own,
       check,
       processes: devices.map(() => undefined),

@@ -117,6 +117,7 @@ export async function openCudaProcessTeam(
       areas,
       maps: memory?.table ?? 0,
       words,
+      host: meeting.host,
       calls,
       check: settings.check,
       allGather: control.allGather,

@@ -5,7 +5,8 @@
  *    0  abort     the word that ends this rank's kernels; set by whoever learns of trouble, this rank or another
  *  256  statuses  what blocks of the rank's kernels leave
  * 1536  begun     operations that this rank has put on its GPU; who lags behind did not come
- * 1664  calls     the latest of these, by number, for others to compare (see CallEntry)
+ * 1540  beat      changes while the rank's thread lives; pending: it has work on the GPU (both for the watchdog)
+ * 1664  calls     the latest operations, by number, for others to compare (see CallEntry)
  * ```
  *
  * The rank's GPU reaches the board too. It takes whole pages of every system.
@@ -28,7 +29,9 @@ export const RankBoard = struct(
     gap0: array('u8', 252),
     statuses: array('u32', MAX_GPU_BLOCKS),
     begun: 'u32',
-    gap1: array('u8', 124),
+    beat: 'u32',
+    pending: 'u32',
+    gap1: array('u8', 116),
     calls: array('u8', BOARD_CALLS * CallEntry.size),
   },
   256,

@@ -1,0 +1,103 @@
+/** The watchdog, over boards without a GPU: streams are busy when a word of the heap says so. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { afterAll, describe, expect, it, onTestFinished } from 'vitest';
+import { CallBoards } from '#src/communicator/cuda/call-boards.js';
+import { allocateBoard } from '#src/communicator/cuda/rank-board.js';
+import { Watchdog } from '#src/communicator/cuda/watchdog.js';
+import { HostDevice } from '#src/device/host/host-device.js';
+import { ownIdentity, type ProcessIdentity } from '#src/system/process-liveness.js';
+
+/** What a blocked event loop is to a program. */
+function block(ms: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+}
+
+/** A probe that takes the stream's number for the answer. */
+const PROBE = `data:text/javascript,export const areBusy = (_, streams) => streams.some((stream) => stream === 1);`;
+const dog = new Watchdog(PROBE);
+afterAll(() => dog.close());
+
+interface Rank {
+  readonly calls: CallBoards;
+  /** What the other rank of the team sees. */
+  readonly other: CallBoards;
+}
+
+async function rank(options: { busy: boolean; timeoutMs: number; peer?: ProcessIdentity }): Promise<Rank> {
+  const host = new HostDevice({ heapBytes: 8 << 20 });
+  const boards = [allocateBoard(host), allocateBoard(host)];
+  const calls = new CallBoards(host, 0, boards);
+  const { own: board, all } = calls.addresses;
+  const { busy, timeoutMs, peer } = options;
+  const stop = dog.watch({
+    rank: 0,
+    heap: host.buffer,
+    board,
+    boards: all,
+    timeoutMs,
+    context: 0,
+    streams: [busy ? 1 : 0],
+    peers: peer === undefined ? [] : [{ rank: 1, process: peer }],
+  });
+  onTestFinished(async () => {
+    await stop();
+    await host.close();
+  });
+  // The thread has heard of it.
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  return { calls, other: new CallBoards(host, 1, boards) };
+}
+
+/** A process that has ended. */
+async function deadProcess(): Promise<ProcessIdentity> {
+  const child = spawn(process.execPath, ['-e', 'process.stdin.resume()'], {
+    stdio: ['pipe', 'ignore', 'ignore'],
+  });
+  const text = readFileSync(`/proc/${child.pid}/stat`, 'latin1');
+  const startTime = Number(text.slice(text.lastIndexOf(')') + 2).split(' ')[19]);
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  return { ...ownIdentity(), pid: child.pid!, startTime };
+}
+
+describe('a rank whose event loop is blocked', () => {
+  it('has its kernels ended at the time limit, and those of the others', async () => {
+    const { calls, other } = await rank({ busy: true, timeoutMs: 600 });
+    calls.beat(true);
+    block(300);
+    expect(calls.trouble).toBeUndefined();
+    block(900);
+    expect(calls.trouble).toEqual({ kind: 'stalled', culprit: 0 });
+    expect(other.trouble).toEqual({ kind: 'stalled', culprit: 0 });
+  });
+
+  it('is told of a peer that has died', async () => {
+    const { calls, other } = await rank({ busy: true, timeoutMs: 60_000, peer: await deadProcess() });
+    calls.beat(true);
+    block(1000);
+    expect(calls.trouble).toEqual({ kind: 'peerDied', culprit: 1 });
+    expect(other.trouble).toEqual({ kind: 'peerDied', culprit: 1 });
+  });
+
+  it('is left alone while its GPU is idle, it has no work there, or peers live', async () => {
+    const idle = await rank({ busy: false, timeoutMs: 100, peer: await deadProcess() });
+    const workless = await rank({ busy: true, timeoutMs: 100 });
+    const living = await rank({ busy: true, timeoutMs: 60_000, peer: ownIdentity() });
+    idle.calls.beat(true);
+    workless.calls.beat(false);
+    living.calls.beat(true);
+    block(900);
+    for (const { calls } of [idle, workless, living]) expect(calls.trouble).toBeUndefined();
+  });
+
+  it('is left alone while it shows signs of life', async () => {
+    const { calls } = await rank({ busy: true, timeoutMs: 500 });
+    for (let k = 0; k < 6; k++) {
+      calls.beat(true);
+      block(200);
+    }
+    expect(calls.trouble).toBeUndefined();
+  });
+});
