@@ -91,27 +91,32 @@ for (const gpus of [...TEAMS, APART]) {
       }
     });
 
-    it('fail soon, naming the rank, when one is killed', { timeout: 90_000 }, async () => {
-      const victim = gpus.length - 1;
-      let killed = false;
-      const ends = await start(gpus, 'callForEver', [], {
-        env,
-        onLine: (rank, value, processes) => {
-          if (rank !== victim || value.ready === undefined || killed) return;
-          killed = true;
-          setTimeout(() => processes[victim].kill('SIGKILL'), 500);
-        },
+    for (const [task, when] of [
+      ['callForEver', 'when one is killed'],
+      ['blockForEver', 'when one is killed while their event loops are blocked'],
+    ]) {
+      it(`fail soon, naming the rank, ${when}`, { timeout: 90_000 }, async () => {
+        const victim = gpus.length - 1;
+        let killed = false;
+        const ends = await start(gpus, task, [], {
+          env,
+          onLine: (rank, value, processes) => {
+            if (rank !== victim || value.ready === undefined || killed) return;
+            killed = true;
+            setTimeout(() => processes[victim].kill('SIGKILL'), 500);
+          },
+        });
+        ends.forEach(({ last, signal, code, errors }, rank) => {
+          if (rank === victim) assert.equal(signal, 'SIGKILL');
+          else {
+            assert.equal(last?.result?.code, 'remoteError', errors);
+            assert.equal(last.result.rank, victim);
+            assert.ok(last.result.ms < 8000, `it took ${last.result.ms} ms`);
+            assert.equal(code, 0, errors);
+          }
+        });
       });
-      ends.forEach(({ last, signal, code, errors }, rank) => {
-        if (rank === victim) assert.equal(signal, 'SIGKILL');
-        else {
-          assert.equal(last?.result?.code, 'remoteError', errors);
-          assert.equal(last.result.rank, victim);
-          assert.ok(last.result.ms < 8000, `it took ${last.result.ms} ms`);
-          assert.equal(code, 0, errors);
-        }
-      });
-    });
+    }
 
     it('are told when another one leaves that they wait for', { timeout: 90_000 }, async () => {
       const [first] = await start(gpus, 'leaveAlone', [], { env });

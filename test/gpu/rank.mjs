@@ -2,6 +2,7 @@
  * One rank as a process, for the tests of several processes: joins, does what its first argument says, reports in one
  * line of JSON. Environment: what the launcher sets (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and GPU.
  */
+import { cudaDriver } from '#src/device/cuda/driver.js';
 import { Communicator, cuda, group } from '#src/index.js';
 import { checkRank, describe, prepareRank, randomCase, ways } from './cases.mjs';
 import { randomFrom } from './random.mjs';
@@ -40,6 +41,28 @@ async function callForEver(comm) {
     for (;;) await comm.allReduce(a, b);
   } catch (error) {
     return { code: error.code, rank: error.rank, message: error.message, ms: Date.now() - begin };
+  }
+}
+
+/** Waits for the last rank, which does not come, in a call of the driver that blocks the thread. */
+async function blockForEver(comm) {
+  const a = comm.alloc(Float32Array, 1000);
+  const step = comm.prepare.allReduce(a, a);
+  await step.ready;
+  await comm.barrier();
+  if (comm.rank === comm.size - 1) {
+    report({ ready: process.pid });
+    await new Promise((resolve) => setTimeout(resolve, 60_000));
+  }
+  step.run();
+  const begin = Date.now();
+  cudaDriver().calls.functions.cuStreamSynchronize(comm.stream);
+  const ms = Date.now() - begin;
+  try {
+    await comm.synchronize();
+    return { code: 'none' };
+  } catch (error) {
+    return { code: error.code, rank: error.rank, message: error.message, ms };
   }
 }
 
@@ -127,7 +150,7 @@ const comm = await Communicator.fromEnv({
   device: cuda(Number(process.env.GPU ?? 0)),
   timeoutMs: Number(process.env.TIMEOUT_MS ?? 15_000),
 });
-const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate, ring, differ };
+const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate, ring, differ, blockForEver };
 const begin = performance.now();
 const result = await tasks[task](comm);
 await comm.close();

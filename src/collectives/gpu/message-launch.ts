@@ -7,7 +7,7 @@
 
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import { type AreaSizes, GPU_AREA } from './area.js';
+import { type AreaSizes, GPU_AREA, LINE_BYTES } from './area.js';
 import type { GpuTeam } from './call.js';
 import { messages } from './messages.js';
 import { MAX_MESSAGE_GROUPS, MAX_MESSAGES, messageWork } from './work.js';
@@ -147,12 +147,22 @@ export function gpuMessages(
   return launches;
 }
 
+/** Throws `internalError` where threads have no lines of their own in a bank: rounds would overwrite each other. */
+function requireLines({ threads, sizes }: MessageForm): void {
+  if (sizes.pairBankBytes >= threads * LINE_BYTES) return;
+  throw new TuttiError(
+    'internalError',
+    `banks of ${sizes.pairBankBytes} bytes for messages; ${threads} threads need ${threads * LINE_BYTES}`,
+  );
+}
+
 /** Launches that take long gain nothing by overlapping (shape.ts). */
 const BRIEF_BYTES = 8 * 1024 * 1024;
 const isBrief = ({ bytes }: Message): boolean => bytes < BRIEF_BYTES;
 
 function launchOf(team: GpuTeam, self: number, groups: readonly Group[], form: MessageForm): MessageLaunch {
   const { ranks, addressing } = team;
+  requireLines(form);
   const { threads, unroll, mostLowLatency, sizes, roundMask } = form;
   const work = messageWork(ranks);
   const blocksOf = ({ messages: m }: Group) =>

@@ -93,7 +93,7 @@ export class LaunchQueue {
   /** Puts loaded work into that stream; only while `isPlain`. */
   launchPlain(work: Launchable): void {
     this.#begin(work);
-    work.launch(this.stream.handle, false);
+    this.#put(work, this.stream, false);
   }
 
   /** Whether a launch would happen at once. */
@@ -217,8 +217,21 @@ export class LaunchQueue {
 
   #launch(work: Launchable, stream: Stream): void {
     if (stream !== this.#last) this.#follow(stream);
-    if (!this.#capturing) this.#begin(work);
-    work.launch(stream.handle, this.#capturing || stream !== this.stream);
+    if (this.#capturing) {
+      work.launch(stream.handle, true);
+      return;
+    }
+    this.#begin(work);
+    this.#put(work, stream, stream !== this.stream);
+  }
+
+  /** Puts work into a stream that others may wait for: where that fails the communicator has failed, for all. */
+  #put(work: Launchable, stream: Stream, recorded: boolean): void {
+    try {
+      work.launch(stream.handle, recorded);
+    } catch (error) {
+      throw this.#failure.broken(error);
+    }
   }
 
   /** Shows the other ranks what is about to run. Throws where another one does something else. */

@@ -18,6 +18,9 @@ import { TuttiError } from '#src/errors/tutti-error.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
 import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
 
+// Machine code of a fake driver must not be found by anybody, nor be left behind.
+process.env.TUTTI_CACHE_DIR = '';
+
 const SIZES: AreaSizes = {
   blocks: 12,
   llBlocks: 3,
@@ -91,7 +94,7 @@ export async function fakeProcesses(
     await Promise.all(hosts.map((host) => host.close()));
     root.close();
   });
-  comms = await Promise.all(
+  const opened = await Promise.allSettled(
     gpus.map(async (gpu, rank) => {
       const bootstrap = await Bootstrap.connect({ id, rank, size: gpus.length, timeoutMs: 10_000 });
       const open = () => ({ driver, device: driver.device(gpu) });
@@ -101,6 +104,9 @@ export async function fakeProcesses(
       return new CudaCommunicator(await openCudaProcessTeam(bootstrap, open, more), timeoutMs);
     }),
   );
+  comms = opened.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  const errors = opened.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []));
+  if (errors.length > 0) throw new AggregateError(errors);
   return { driver: fake, cudaDriver: driver, comms };
 }
 

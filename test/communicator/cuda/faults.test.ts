@@ -19,6 +19,16 @@ async function errorOf(promise: Promise<unknown>): Promise<TuttiError> {
   return error;
 }
 
+/** The errors of all ranks that could not be opened. */
+async function errorsOf(opened: Promise<unknown>): Promise<TuttiError[]> {
+  const error = await opened.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof AggregateError)) throw new Error('no errors of ranks', { cause: error });
+  return error.errors as TuttiError[];
+}
+
 function open(gpus: readonly number[], options: FakeDriverOptions = {}) {
   const driver = new FakeDriver({ ranks: gpus.length, ...options });
   const made = createLocalCudaCommunicators(
@@ -171,6 +181,25 @@ describe('calls', () => {
     );
     expect(ends.some(({ message }) => message.includes('CUDA error 700'))).toBe(true);
     driver.failures.clear();
+  });
+
+  it('report that a launch or a kernel failed at one rank, to all ranks', async () => {
+    for (const [step, start] of [
+      ['cuLaunchKernel', fakeGpus],
+      ['cuLinkComplete', fakeProcesses],
+    ] as const) {
+      const { comms, driver } = await start([0, 1]);
+      const buffers = comms.map((comm) => comm.alloc(Float32Array, 10));
+      await Promise.all(comms.map((comm) => comm.synchronize()));
+      driver.failures.set(step, { code: CUDA.outOfMemory });
+      const first = errorOf(comms[0]!.allReduce(buffers[0]!, buffers[0]!));
+      expect((await first).message).toMatch(/^cannot (launch|compile) .*CUDA_ERROR_OUT_OF_MEMORY/);
+      driver.failures.clear();
+      const other = await errorOf(comms[1]!.allReduce(buffers[1]!, buffers[1]!));
+      expect([other.code, other.rank]).toEqual(['remoteError', 0]);
+      await Promise.all(comms.map((comm) => comm.close()));
+      expect(driver.leaks).toEqual([]);
+    }
   });
 
   it('report that memory is missing, and go on', async () => {
@@ -374,9 +403,19 @@ describe('calls that differ', () => {
 describe('processes', () => {
   it('are all told what one of them met while it opened', async () => {
     for (const step of ['cuMemHostRegister', 'cuMemAlloc', 'cuIpcOpenMemHandle'] as const) {
-      const opened = fakeProcesses([0, 1], { fail: new Map([[step, { code: CUDA.outOfMemory }]]) });
-      expect((await errorOf(opened)).message).toMatch(/^rank \d: .*CUDA_ERROR_OUT_OF_MEMORY/);
+      const errors = await errorsOf(
+        fakeProcesses([0, 1], { fail: new Map([[step, { code: CUDA.outOfMemory }]]) }),
+      );
+      expect(errors).toHaveLength(2);
+      for (const { message } of errors) expect(message).toMatch(/^rank \d: .*CUDA_ERROR_OUT_OF_MEMORY/);
     }
+    const wrong = await errorsOf(fakeProcesses([0, 7], { gpus: 1 }));
+    expect(wrong.map(({ message }) => message)).toEqual(
+      new Array(2).fill('rank 1: there is no GPU 7; the driver sees one GPU, 0'),
+    );
+    const crowd = await errorsOf(fakeProcesses(new Array(9).fill(0)));
+    for (const { message } of crowd) expect(message).toMatch(/9 ranks on GPU 0 .* at most 8/);
+    expect(crowd).toHaveLength(9);
   });
 
   it('end when one leaves that others wait for', async () => {
