@@ -7,6 +7,7 @@
  * communicators inside hosts only. What files say beside logs goes to the run of the processes that it names, of its
  * file up to there, or of its folder; facts of machines hold for all runs.
  */
+import { communicatorGroups } from './model/groups.js';
 import { emptyJob, type FileRecord, type Job } from './model/job.js';
 import type { Place } from './model/place.js';
 import type { NcclProcess } from './model/process.js';
@@ -19,7 +20,7 @@ export interface Run {
 
 /** The runs of a job, in the order in which they begin; the job itself where it is one, or where nothing tells them apart. */
 export function runsOf(job: Job): Run[] {
-  const groups = groupsOf(job.processes);
+  const groups = communicatorGroups(job.processes).map(groupOf);
   if (groups.length < 2) return [{ name: '', job }];
   const parts: Part[] = [];
   for (const group of groups) {
@@ -52,35 +53,6 @@ interface Group {
 }
 
 const folderOf = (file: string): string => file.slice(0, Math.max(0, file.lastIndexOf('/')));
-
-/** Groups of processes that share communicators of more than one rank. */
-function groupsOf(processes: readonly NcclProcess[]): Group[] {
-  const parent = new Map<NcclProcess, NcclProcess>();
-  const find = (one: NcclProcess): NcclProcess => {
-    let root = one;
-    while (parent.get(root) !== root) root = parent.get(root)!;
-    parent.set(one, root);
-    return root;
-  };
-  const byId = new Map<string, NcclProcess>();
-  for (const process of processes) {
-    for (const { commId, size } of process.members) {
-      if (commId === undefined || size === 1) continue;
-      if (!parent.has(process)) parent.set(process, process);
-      const other = byId.get(commId);
-      if (other === undefined) byId.set(commId, process);
-      else parent.set(find(process), find(other));
-    }
-  }
-  const lists = new Map<NcclProcess, NcclProcess[]>();
-  for (const process of parent.keys()) {
-    const root = find(process);
-    const list = lists.get(root);
-    if (list === undefined) lists.set(root, [process]);
-    else list.push(process);
-  }
-  return [...lists.values()].map(groupOf);
-}
 
 function groupOf(processes: readonly NcclProcess[]): Group {
   const members = processes.flatMap((process) => process.members.map((member) => ({ process, member })));

@@ -55,6 +55,8 @@ export interface CommandLine {
 export interface PairRow {
   readonly hosts: readonly string[];
   readonly value: number;
+  /** What was measured: the other cells of the row. */
+  readonly test: string;
   readonly at: Place;
 }
 

@@ -34,6 +34,10 @@ export function readXmlDocument(text: string, record: FileRecord, job: Job): voi
     else record.problems.push(`XML with the root <${kind}>, which is none that the doctor knows`);
     return;
   }
+  if (kind === 'system' && !/<system[^>]*\sversion=|<(?:cpu|pci|gpu|net|nic)\b/.test(text)) {
+    record.problems.push('XML with the root <system>, but not a topology of NCCL');
+    return;
+  }
   try {
     const { root, notes } = readXml(text, { root: kind, file: record.name });
     job.topologies.push({ kind, root, file: record.name, notes });

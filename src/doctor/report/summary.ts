@@ -3,6 +3,7 @@
  */
 
 import { hostsOfRun } from '../model/bench.js';
+import { communicatorGroups } from '../model/groups.js';
 import type { Job } from '../model/job.js';
 import type { NcclProcess } from '../model/process.js';
 import { hosts } from '../rules/queries.js';
@@ -140,16 +141,7 @@ function ranksWithoutLog(job: Job): number {
 }
 
 /** Groups of processes that share no communicator, where they are not all single ranks: runs one after the other. */
-function separateRuns(job: Job): number {
-  const group = new Map<string, Set<string>>();
-  for (const { members } of job.processes) {
-    const ids = members.flatMap(({ commId }) => commId ?? []);
-    const joined = new Set(ids.flatMap((id) => [...(group.get(id) ?? [id])]));
-    for (const id of joined) group.set(id, joined);
-  }
-  const completed = job.processes.flatMap(({ members }) =>
-    members.filter((one) => one.completed !== undefined && one.commId !== undefined),
-  );
-  const isLarge = completed.some(({ size }) => (size ?? 1) > 1);
-  return isLarge ? new Set(completed.map(({ commId }) => group.get(commId!))).size : 0;
-}
+const separateRuns = (job: Job): number =>
+  communicatorGroups(job.processes).filter((group) =>
+    group.some(({ members }) => members.some(({ completed, size }) => completed !== undefined && size !== 1)),
+  ).length;

@@ -11,8 +11,9 @@ interface GpuModel {
 
 const MODELS: readonly GpuModel[] = [
   { pattern: /\bG?B[23]00\b/, nvlinkGBs: 900 },
-  { pattern: /\bH(?:100|200|800|20)\b(?!.*PCIe)|\bGH200\b/, nvlinkGBs: 450 },
-  { pattern: /\bA[18]00\b.*SXM|\bA[18]00-SXM/, nvlinkGBs: 300 },
+  // Cards with bridges (PCIe, NVL) join pairs only, and parts of GPUs (MIG) have no links.
+  { pattern: /\bH(?:100|200|800|20)\b(?!.*(?:PCIe|NVL|MIG))|\bGH200\b(?!.*MIG)/, nvlinkGBs: 450 },
+  { pattern: /\bA[18]00\b.*SXM(?!.*MIG)/, nvlinkGBs: 300 },
   { pattern: /\bV100.*SXM/, nvlinkGBs: 150 },
 ];
 

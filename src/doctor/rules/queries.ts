@@ -1,9 +1,16 @@
 /** Questions that several rules ask of a job. */
+
 import { type BenchRun, hostsOfRun } from '../model/bench.js';
+import { communicatorGroups } from '../model/groups.js';
 import type { Job } from '../model/job.js';
 import type { Place } from '../model/place.js';
 import { type Connection, type LoggedTrouble, type NcclProcess, nodesOf } from '../model/process.js';
 import type { Trouble } from '../model/trouble.js';
+
+/** What rules ask of the processes of a job, they may ask of some of them. */
+export interface Processes {
+  readonly processes: readonly NcclProcess[];
+}
 
 export interface Told<K extends Trouble['kind']> {
   readonly process: NcclProcess;
@@ -41,7 +48,7 @@ export const variable = (process: NcclProcess, name: string): string | undefined
 
 /** Every process that has a variable, with value and line. */
 export function settings(
-  job: Job,
+  job: Processes,
   name: string,
 ): { readonly process: NcclProcess; readonly value: string; readonly at: Place }[] {
   return job.processes.flatMap((process) => {
@@ -86,6 +93,29 @@ export function failuresAfter(process: NcclProcess, start: Place | undefined): P
 /** Warnings after which a process goes on. */
 const NEWS: ReadonlySet<Trouble['kind']> = new Set(['portEvent', 'retry']);
 
+/**
+ * Processes whose settings and devices are to be compared: those of one job. Groups that completed communicators and
+ * share none have nothing to do with each other; of others nothing is known.
+ */
+export function comparable(job: Processes): NcclProcess[][] {
+  const groups = communicatorGroups(job.processes);
+  const isDone = (group: readonly NcclProcess[]): boolean =>
+    group.every(({ members }) => members.some(({ completed }) => completed !== undefined)) &&
+    waitingMembers({ processes: group }).length === 0;
+  const apart = groups.filter(isDone);
+  const own = new Set(apart.flat());
+  const rest = job.processes.filter((process) => !own.has(process));
+  return apart.length === 0 ? [rest] : apart.map((group) => [...group, ...rest]);
+}
+
+/** A line that a process wrote after its communicators were gone: what fails then fails in nobody's way. */
+export const isAfterEnd = ({ members }: NcclProcess, at: Place): boolean =>
+  members.length > 0 &&
+  members.every(({ destroyed, abortCompleted }) => {
+    const end = destroyed ?? abortCompleted;
+    return end !== undefined && end.file === at.file && end.line < at.line;
+  });
+
 /** The log of a process ends in the middle of a line of its file. */
 export const breaksOff = (job: Pick<Job, 'files'>, { last }: NcclProcess): boolean =>
   job.files.some(({ name, endsInLine }) => endsInLine && name === last.file);
@@ -94,7 +124,7 @@ export const breaksOff = (job: Pick<Job, 'files'>, { last }: NcclProcess): boole
  * Communicators that a process waits for: started, and nothing that comes after all ranks have met, such as the number
  * of nodes, a call, or the end.
  */
-export function waitingMembers(job: Pick<Job, 'processes'>) {
+export function waitingMembers(job: Processes) {
   return job.processes.flatMap((process) =>
     process.members
       .filter(

@@ -33,9 +33,12 @@ export function wireReader(context: FileContext): LineReader {
 const PAIR_HEADER =
   /^\s*"?(?:nodes?|hosts?|pair|src|source|node[_ ]?a|host[_ ]?a|from)\b.*\b(?:\w*bw\w*|\w*bandwidth\w*|GB\/?s|gbps)/i;
 
+/** Columns of results; others say what was measured. */
+const RESULT = /bw|bandwidth|gb\/?s|gbps|time|lat|\bus\b|usec|msec|wrong|error|date|stamp|^#$|^id$|run|iter/i;
+
 /** `nodes test busbw_GBs`, `src,dst,busbw`: columns by blanks, tabs, commas or semicolons. */
 export function pairReader(context: FileContext): LineReader {
-  let columns: { hosts: number[]; value: number; cut: RegExp } | undefined;
+  let columns: { hosts: number[]; value: number; tests: number[]; cut: RegExp } | undefined;
   return (line) => {
     if (line.length > 500) return false;
     if (PAIR_HEADER.test(line)) {
@@ -52,7 +55,8 @@ export function pairReader(context: FileContext): LineReader {
       const value = names.findIndex((name) => /bus.*bw|busbw/i.test(name));
       const any = names.findIndex((name) => /bw|bandwidth|gb\/?s|gbps/i.test(name));
       if (hosts.length === 0 || any < 0) return false;
-      columns = { hosts, value: value < 0 ? any : value, cut };
+      const tests = names.flatMap((name, i) => (hosts.includes(i) || RESULT.test(name) ? [] : [i]));
+      columns = { hosts, value: value < 0 ? any : value, tests, cut };
       return kind(context, 'table of hosts');
     }
     if (columns === undefined || line.trim() === '') return false;
@@ -60,7 +64,8 @@ export function pairReader(context: FileContext): LineReader {
     const value = Number(cells[columns.value]);
     if (!Number.isFinite(value) || cells[columns.value] === undefined) return false;
     const hosts = columns.hosts.flatMap((i) => hostList(cells[i] ?? ''));
-    context.job.pairRows.push({ hosts, value, at: here(context) });
+    const test = columns.tests.map((i) => cells[i] ?? '').join(' ');
+    context.job.pairRows.push({ hosts, value, test, at: here(context) });
     return true;
   };
 }

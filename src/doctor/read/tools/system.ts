@@ -120,7 +120,7 @@ export function counterReader(context: FileContext): LineReader {
 
 const XID = /NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)$/;
 const KILLED = /(?:Out of memory: Killed process|Memory cgroup out of memory: Killed process) (\d+)/;
-const IOMMU = /(?:DMAR|AMD-Vi): .*(?:fault|IO_PAGE_FAULT)/;
+const IOMMU = /(?:DMAR|AMD-Vi): .*(?:\bfault (?:addr|status)|IO_PAGE_FAULT)/;
 
 export function kernelLogReader(context: FileContext): LineReader {
   return (line) => {

@@ -1,6 +1,23 @@
 /** A port that the job asked for is not active. */
 import { example, type Finding, type Rule } from '../rule.js';
 
+/** Whether NCCL_IB_HCA asks for a port: names are prefixes, `=` asks for exact ones, `^` for all others. */
+function selects(value: string | undefined, device: string, port: number): boolean | undefined {
+  if (value === undefined) return undefined;
+  const isInverse = value.startsWith('^');
+  const isExact = /^\^?=/.test(value);
+  const isNamed = value
+    .replace(/^\^?=?/, '')
+    .split(',')
+    .some((one) => {
+      const [name = '', number] = one.split(':');
+      const isDevice = isExact ? name === device : name !== '' && device.startsWith(name);
+      return isDevice && (number === undefined || Number(number) === port);
+    });
+  // That all but some are wanted does not say that one is missed.
+  return isInverse ? (isNamed ? false : undefined) : isNamed;
+}
+
 export const ibPortDown: Rule = {
   id: 'ib-port-down',
   causes: ['blocks', 'kills', 'slows'],
@@ -25,7 +42,7 @@ export const ibPortDown: Rule = {
       // Spare ports of machines are down, too: only a port that the job asked for is a fault.
       const isUsed = job.processes.some(
         (process) =>
-          (process.environment.get('NCCL_IB_HCA')?.value ?? '').includes(device) ||
+          selects(process.environment.get('NCCL_IB_HCA')?.value, device, port.port) ??
           (host !== process.host && process.hcas?.value.some(({ name }) => name === device) === true),
       );
       if (!isUsed) return [];

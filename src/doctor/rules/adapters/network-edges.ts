@@ -1,18 +1,17 @@
 /** Edges of ranks over adapters, by host, with or without GPUDirect RDMA. */
-import type { Job } from '../../model/job.js';
 import type { Connection, NcclProcess } from '../../model/process.js';
-import { edges } from '../queries.js';
+import { edges, type Processes } from '../queries.js';
 
 export const networkEdges = (process: NcclProcess): Connection[] =>
   edges(process).filter(({ kind, network }) => kind === 'NET' && network !== 'Socket');
 
-interface Side {
+export interface Side {
   readonly host: string;
   readonly processes: NcclProcess[];
   readonly edges: Connection[];
 }
 
-export function networkSides(job: Job): Side[] {
+export function networkSides(job: Processes): Side[] {
   const byHost = new Map<string, Side>();
   for (const process of job.processes) {
     const own = networkEdges(process);

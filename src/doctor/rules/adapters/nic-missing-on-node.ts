@@ -1,11 +1,10 @@
 /** One host with fewer adapters slows all, since rings cross every host on the same rails. */
-import type { Job } from '../../model/job.js';
 import { distinctPlaces, type Place } from '../../model/place.js';
-import { listed, some } from '../queries.js';
+import { comparable, listed, type Processes, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
 /** Names of adapters that a host's processes use. */
-function hcasOf(job: Job): Map<string, { names: string[]; at: Place }> {
+function hcasOf(job: Processes): Map<string, { names: string[]; at: Place }> {
   const found = new Map<string, { names: string[]; at: Place }>();
   for (const { host, hcas } of job.processes) {
     if (hcas === undefined) continue;
@@ -29,47 +28,49 @@ export const nicMissingOnNode: Rule = {
     ),
   ],
   references: ['NCCL user guide: NCCL_IB_HCA'],
-  find(job) {
-    const byHost = hcasOf(job);
-    if (byHost.size < 2) return [];
-    // What most hosts have; of two hosts, the one with more adapters is taken as whole.
-    const counts = new Map<number, number>();
-    for (const { names } of byHost.values()) counts.set(names.length, (counts.get(names.length) ?? 0) + 1);
-    const [usual] = [...counts].sort((a, b) => b[1] - a[1] || b[0] - a[0])[0]!;
-    const whole = [...byHost].filter(([, { names }]) => names.length === usual);
-    return [...byHost].flatMap(([host, { names, at }]): Finding[] => {
-      if (names.length >= usual) return [];
-      const everywhere = whole[0]![1].names.filter((name) =>
-        whole.every(([, other]) => other.names.includes(name)),
-      );
-      const missing = everywhere.filter((name) => !names.includes(name));
-      const isNamed = missing.length === usual - names.length;
-      const asked = job.processes.find((one) => one.host === host)?.environment.get('NCCL_IB_HCA');
-      return [
-        {
-          severity: 'error',
-          confidence: byHost.size > 2 || isNamed ? 'certain' : 'likely',
-          text: `${host} lists ${names.length} adapter${names.length === 1 ? '' : 's'}, the other${whole.length === 1 ? '' : 's'} ${usual}${isNamed ? `: ${listed(missing)} is missing` : ''}`,
-          culprit: {
-            host,
-            ...(isNamed && missing.length === 1 ? { hca: missing[0] } : isNamed ? { hcas: missing } : {}),
-            found: names.length,
-            expected: usual,
-          },
-          evidence: distinctPlaces([
-            at,
-            ...some(
-              whole.map(([, other]) => other.at),
-              8,
-            ),
-            asked?.at,
-          ]),
-          repair: `Find ${isNamed ? listed(missing) : 'the missing adapters'} of ${host} (lspci, ibstat, port state, device passed into the container${asked === undefined ? '' : ', NCCL_IB_HCA'}) and bring the port up.`,
-          workaround: isNamed
-            ? `Leaving the same adapter out on all nodes (NCCL_IB_HCA=^${missing.join(',')}) keeps the rails aligned, at ${names.length}/${usual} of the bandwidth.`
-            : null,
-        },
-      ];
-    });
-  },
+  find: (job) => comparable(job).flatMap((processes) => missingAmong({ processes })),
 };
+
+function missingAmong(job: Processes): Finding[] {
+  const byHost = hcasOf(job);
+  if (byHost.size < 2) return [];
+  // What most hosts have; of two hosts, the one with more adapters is taken as whole.
+  const counts = new Map<number, number>();
+  for (const { names } of byHost.values()) counts.set(names.length, (counts.get(names.length) ?? 0) + 1);
+  const [usual] = [...counts].sort((a, b) => b[1] - a[1] || b[0] - a[0])[0]!;
+  const whole = [...byHost].filter(([, { names }]) => names.length === usual);
+  return [...byHost].flatMap(([host, { names, at }]): Finding[] => {
+    if (names.length >= usual) return [];
+    const everywhere = whole[0]![1].names.filter((name) =>
+      whole.every(([, other]) => other.names.includes(name)),
+    );
+    const missing = everywhere.filter((name) => !names.includes(name));
+    const isNamed = missing.length === usual - names.length;
+    const asked = job.processes.find((one) => one.host === host)?.environment.get('NCCL_IB_HCA');
+    return [
+      {
+        severity: 'error',
+        confidence: byHost.size > 2 || isNamed ? 'certain' : 'likely',
+        text: `${host} lists ${names.length} adapter${names.length === 1 ? '' : 's'}, the other${whole.length === 1 ? '' : 's'} ${usual}${isNamed ? `: ${listed(missing)} is missing` : ''}`,
+        culprit: {
+          host,
+          ...(isNamed && missing.length === 1 ? { hca: missing[0] } : isNamed ? { hcas: missing } : {}),
+          found: names.length,
+          expected: usual,
+        },
+        evidence: distinctPlaces([
+          at,
+          ...some(
+            whole.map(([, other]) => other.at),
+            8,
+          ),
+          asked?.at,
+        ]),
+        repair: `Find ${isNamed ? listed(missing) : 'the missing adapters'} of ${host} (lspci, ibstat, port state, device passed into the container${asked === undefined ? '' : ', NCCL_IB_HCA'}) and bring the port up.`,
+        workaround: isNamed
+          ? `Leaving the same adapter out on all nodes (NCCL_IB_HCA=^${missing.join(',')}) keeps the rails aligned, at ${names.length}/${usual} of the bandwidth.`
+          : null,
+      },
+    ];
+  });
+}

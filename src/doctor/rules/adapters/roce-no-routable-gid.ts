@@ -1,4 +1,5 @@
 /** A RoCE port gets its routable address from its interface; without one only link-local entries are left. */
+import type { Job } from '../../model/job.js';
 import type { GidEntry } from '../../model/machine.js';
 import { distinctPlaces } from '../../model/place.js';
 import { some, troubles } from '../queries.js';
@@ -33,6 +34,7 @@ export const roceNoRoutableGid: Rule = {
     for (const list of byPort.values()) {
       const [first] = list;
       if (first === undefined || list.some(({ gid }) => !isLinkLocal(gid))) continue;
+      if (!isRoce(list, job) || isUnused(first, job)) continue;
       const same = routable.filter(([one]) => one!.device === first.device && one!.host !== first.host);
       // Where no port has an address, the network may not need them (InfiniBand, IPv6 link-local fabrics).
       if (routable.length === 0) continue;
@@ -73,6 +75,24 @@ export const roceNoRoutableGid: Rule = {
     return found;
   },
 };
+
+/** Ports of InfiniBand have link-local entries only, of one kind. */
+const isRoce = (list: readonly GidEntry[], job: Job): boolean =>
+  list.some(({ version }) => version === 'v2') &&
+  !job.ports.some(
+    ({ device, host, linkLayer }) =>
+      device === list[0]!.device &&
+      (host === undefined || host === list[0]!.host) &&
+      linkLayer === 'InfiniBand',
+  );
+
+/** The job lists its adapters, on all hosts without this one. */
+function isUnused({ host, device }: GidEntry, job: Job): boolean {
+  const lists = job.processes.flatMap((process) =>
+    host === undefined || process.host === host ? (process.hcas?.value ?? []) : [],
+  );
+  return lists.length > 0 && !lists.some(({ name }) => name === device);
+}
 
 const exampleAddress = (peers: readonly GidEntry[]): string => {
   const known = peers.find(({ ipv4 }) => ipv4 !== undefined)?.ipv4;

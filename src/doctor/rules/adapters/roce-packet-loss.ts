@@ -1,7 +1,7 @@
 /** RoCE needs a network without loss: discards without pause frames show that flow control is off. */
 import { distinctPlaces } from '../../model/place.js';
 import { cliffs } from '../measurements/cliffs.js';
-import { firstOfEach, listed, some } from '../queries.js';
+import { firstOfEach, listed, some, troubles } from '../queries.js';
 import { example, type Rule } from '../rule.js';
 
 /** Discards from which on it is no accident. */
@@ -19,6 +19,12 @@ export const rocePacketLoss: Rule = {
       '     rx_prio3_pause: 0',
       '     tx_prio3_pause: 0',
     ),
+    example(
+      'all_reduce.txt',
+      '#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong ',
+      '   134217728      33554432     float     sum      -1  6371.09   21.07   39.50       0  6373.00   21.06   39.49       0',
+      '   268435456      67108864     float     sum      -1  82510.9    3.25    6.10       0  82521.0    3.25    6.10       0',
+    ),
   ],
   references: ['NCCL user guide: NCCL_IB_TC', 'RoCE: priority flow control, ECN'],
   find(job) {
@@ -33,14 +39,19 @@ export const rocePacketLoss: Rule = {
     // Pause frames that are sent show that flow control works; then discards have another cause.
     if (pauses.some(({ value, name }) => value > 0 && name.startsWith('tx_'))) return [];
     const steep = cliffs(job).filter(({ factor }) => factor >= 3);
+    const isFelt =
+      steep.length > 0 ||
+      troubles(job, 'completion').length > 0 ||
+      job.events.some(({ kind }) => kind === 'watchdog');
     const silent = firstOfEach(
       pauses.filter(({ value }) => value === 0),
       ({ host, name }) => `${host} ${name}`,
     );
     return [
       {
-        severity: 'error',
-        confidence: steep.length > 0 && silent.length > 0 ? 'certain' : 'likely',
+        // Counters count since the start of the machine: without a symptom they may be old.
+        severity: isFelt ? 'error' : 'info',
+        confidence: !isFelt ? 'possible' : steep.length > 0 && silent.length > 0 ? 'certain' : 'likely',
         text: `the adapters of ${listed(hosts)} discard packets${silent.length > 0 ? ' and no pause frames are sent' : ''}: the RoCE network has no working flow control`,
         culprit: { network: 'RoCE', hosts },
         evidence: distinctPlaces([

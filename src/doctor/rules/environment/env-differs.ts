@@ -1,5 +1,5 @@
 /** Variables that decide what is connected to what must be the same on all ranks. */
-import { firstOfEach, settings, some } from '../queries.js';
+import { comparable, firstOfEach, settings, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
 /** Variables that all ranks must agree on: they decide what is connected to what, and how calls are done. */
@@ -41,10 +41,11 @@ export const envDiffers: Rule = {
   references: ['NCCL user guide: environment variables'],
   find: (job) =>
     COMMON.flatMap((name): Finding[] => {
-      const told = settings(job, name);
-      const values = firstOfEach(told, ({ value }) => value);
+      const values = comparable(job)
+        .map((processes) => firstOfEach(settings({ processes }, name), ({ value }) => value.toLowerCase()))
+        .find((list) => list.length > 1);
       // A variable is printed where it is read: that another log lacks it proves nothing.
-      if (values.length < 2) return [];
+      if (values === undefined) return [];
       return [
         {
           severity: 'warning',

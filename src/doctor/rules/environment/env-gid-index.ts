@@ -9,7 +9,12 @@ function absentGid(job: Job): Finding[] {
   return settings(job, 'NCCL_IB_GID_INDEX')
     .slice(0, 1)
     .flatMap(({ process, value, at }): Finding[] => {
-      const own = job.gids.filter(({ host }) => host === undefined || host === process.host);
+      // Other adapters of the host, as those for storage, have tables of their own.
+      const used = process.hcas?.value.map(({ name }) => name);
+      const own = job.gids.filter(
+        ({ host, device }) =>
+          (host === undefined || host === process.host) && (used === undefined || used.includes(device)),
+      );
       const devices = [...new Set(own.map(({ device }) => device))];
       const lacking = devices.filter(
         (device) => !own.some((one) => one.device === device && one.index === Number(value)),

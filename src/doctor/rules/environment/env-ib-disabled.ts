@@ -1,7 +1,13 @@
 /** A variable sends everything between hosts over TCP. */
+import type { Job } from '../../model/job.js';
 import { distinctPlaces } from '../../model/place.js';
 import { firstOfEach, nodeCount, settings, some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
+
+/** A whole list of devices, with network cards and none that does RDMA. */
+const lacksAdapters = (job: Job): boolean =>
+  job.pci.some(({ text }) => /^Ethernet controller/i.test(text)) &&
+  !job.pci.some(({ text }) => /Infiniband|Mellanox|ConnectX|RDMA|Elastic Fabric|BCM57|E810/i.test(text));
 
 export const envIbDisabled: Rule = {
   id: 'env-ib-disabled',
@@ -29,6 +35,7 @@ export const envIbDisabled: Rule = {
     const [first] = found;
     const sockets = job.processes.find(({ network }) => network?.value === 'Socket')?.network;
     if (first === undefined || sockets === undefined || nodeCount(job) < 2) return [];
+    if (lacksAdapters(job)) return [];
     const hasAdapters =
       job.ports.some(({ state }) => state?.value === 'ACTIVE') ||
       job.processes.some(({ hcas }) => hcas !== undefined);

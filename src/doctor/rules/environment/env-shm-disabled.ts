@@ -21,9 +21,14 @@ export const envShmDisabled: Rule = {
     const found = settings(job, 'NCCL_SHM_DISABLE').filter(({ value }) => value === '1');
     const [first] = found;
     if (first === undefined) return [];
-    const hostOf = new Map(
-      job.processes.flatMap(({ members, host }) => members.map(({ rank }) => [rank, host] as const)),
-    );
+    // Communicators count their ranks each for itself: a number that means ranks of several hosts tells nothing.
+    const hostOf = new Map<number | undefined, string | null>();
+    for (const { members, host } of job.processes) {
+      for (const { rank } of members) {
+        const known = hostOf.get(rank);
+        hostOf.set(rank, known === undefined || known === host ? host : null);
+      }
+    }
     const slow = job.processes.flatMap((process) =>
       edges(process).filter(
         ({ kind, from, to }) =>

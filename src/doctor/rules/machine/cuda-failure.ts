@@ -3,6 +3,9 @@ import { firstOfEach, some, troubles } from '../queries.js';
 import { example, type Rule } from '../rule.js';
 import { isOfDriver } from './driver-failures.js';
 
+/** The library of CUDA is unloaded at the end of a program. */
+const AT_EXIT = /driver shutting down/i;
+
 export const cudaFailure: Rule = {
   id: 'cuda-failure',
   causes: ['blocks', 'kills', 'hangs'],
@@ -16,7 +19,9 @@ export const cudaFailure: Rule = {
   references: ['NCCL user guide: troubleshooting, errors'],
   explainedBy: ['xid', 'rank-died', 'nvls-bind-failed', 'shm-too-small'],
   find(job) {
-    const found = troubles(job, 'cuda').filter((one) => one.logged.isWarning && !isOfDriver(one));
+    const all = troubles(job, 'cuda').filter((one) => one.logged.isWarning && !isOfDriver(one));
+    const failing = all.filter(({ trouble }) => !AT_EXIT.test(trouble.reason));
+    const found = failing.length > 0 ? failing : all;
     const [first] = found;
     if (first === undefined) return [];
     const { reason } = first.trouble;
@@ -24,7 +29,7 @@ export const cudaFailure: Rule = {
     const isDriver = /no kernel image/i.test(reason);
     return [
       {
-        severity: 'error',
+        severity: failing.length > 0 ? 'error' : 'info',
         confidence: 'likely',
         text: `CUDA failed on ${first.process.host}${first.logged.rank === undefined ? '' : ` (rank ${first.logged.rank})`}: ${reason}`,
         culprit: {
@@ -33,13 +38,15 @@ export const cudaFailure: Rule = {
           reason,
         },
         evidence: some(firstOfEach(found, ({ process }) => process).map(({ at }) => at)),
-        repair: isMemory
-          ? 'Leave NCCL some hundred MiB of GPU memory (smaller batch; NCCL_BUFFSIZE, fewer channels).'
-          : isDriver
-            ? 'Update the driver, or use an NCCL built for the CUDA version that the driver supports.'
-            : /system not yet initialized|not yet initiali[sz]ed/i.test(reason)
-              ? 'Start the fabric manager (systemctl start nvidia-fabricmanager) in the version of the driver: GPUs on NVSwitch cannot be used before.'
-              : 'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.',
+        repair: AT_EXIT.test(reason)
+          ? 'Nothing failed before: the program ended while communicators were open; destroy them first (ncclCommDestroy, destroy_process_group).'
+          : isMemory
+            ? 'Leave NCCL some hundred MiB of GPU memory (smaller batch; NCCL_BUFFSIZE, fewer channels).'
+            : isDriver
+              ? 'Update the driver, or use an NCCL built for the CUDA version that the driver supports.'
+              : /system not yet initialized|not yet initiali[sz]ed/i.test(reason)
+                ? 'Start the fabric manager (systemctl start nvidia-fabricmanager) in the version of the driver: GPUs on NVSwitch cannot be used before.'
+                : 'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.',
         workaround: null,
       },
     ];

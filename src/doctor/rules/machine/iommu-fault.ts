@@ -1,6 +1,24 @@
 /** The IOMMU translates requests between devices, and refuses those that it has no entry for. */
+
+import type { Job } from '../../model/job.js';
 import { some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
+import { isAdapter, isGpu } from './pci-devices.js';
+
+/** Devices of all kinds have faults; those of graphics on board, disks or USB are no matter of NCCL. */
+function mayMatter(
+  { text, host }: { readonly text: string; readonly host: string | undefined },
+  job: Job,
+): boolean {
+  const id = /([0-9a-f]{2}):(?:0x)?([0-9a-f]{2}\.[0-7])/i.exec(text);
+  if (id === null) return true;
+  const device = job.pci.find(
+    (one) =>
+      one.id.endsWith(`${id[1]}:${id[2]}`.toLowerCase()) &&
+      (host === undefined || (one.host ?? host) === host),
+  );
+  return device === undefined || isGpu(device) || isAdapter(device) || device.buses !== undefined;
+}
 
 export const iommuFault: Rule = {
   id: 'iommu-fault',
@@ -14,7 +32,7 @@ export const iommuFault: Rule = {
   ],
   references: ['NCCL user guide: troubleshooting, IO virtualization'],
   find(job) {
-    const found = job.kernelEvents.filter(({ kind }) => kind === 'iommuFault');
+    const found = job.kernelEvents.filter((event) => event.kind === 'iommuFault' && mayMatter(event, job));
     const [first] = found;
     if (first === undefined) return [];
     return [

@@ -1,4 +1,7 @@
 /** NVLinks that are inactive although others of the GPU, or of its neighbours, are active. */
+
+import type { GpuLinks } from '../../model/machine.js';
+import { nvlinkOf } from '../gpu-models.js';
 import { some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
@@ -17,16 +20,18 @@ export const nvlinkDown: Rule = {
   references: ['nvidia-smi nvlink -s'],
   find(job) {
     const isActive = (GBs: number | undefined): boolean => GBs !== undefined && GBs > 0;
-    const most = Math.max(
-      0,
-      ...job.links.map(({ links }) => links.filter(({ GBs }) => isActive(GBs)).length),
-    );
+    const upOf = ({ links }: GpuLinks): number => links.filter(({ GBs }) => isActive(GBs)).length;
     return job.links.flatMap((gpu): Finding[] => {
       const down = gpu.links.filter(({ GBs }) => !isActive(GBs));
-      const up = gpu.links.length - down.length;
-      // Boards that wire fewer links show all GPUs alike.
-      const isAlike = job.links.every(({ links }) => links.filter(({ GBs }) => isActive(GBs)).length === up);
-      if (down.length === 0 || most === 0 || (isAlike && job.links.length > 1)) return [];
+      const up = upOf(gpu);
+      const same = job.links.filter(({ name, host }) => name === gpu.name && host === gpu.host);
+      // Boards that wire fewer links show all GPUs alike, and cards without a bridge have none: only on boards with
+      // switches is every link of a GPU in use.
+      const isOnBoard = nvlinkOf(gpu.name) !== undefined;
+      const isOdd = isOnBoard
+        ? same.length === 1 || same.some((one) => upOf(one) !== up)
+        : same.some((one) => upOf(one) > up) && up > 0;
+      if (down.length === 0 || !isOdd || (up === 0 && same.every((one) => upOf(one) === 0))) return [];
       return [
         {
           severity: 'error',

@@ -19,7 +19,8 @@ export const nvlsBindFailed: Rule = {
     if (first === undefined) return [];
     return [
       {
-        severity: 'error',
+        // As a mere message, NCCL goes on without it.
+        severity: found.some(({ logged }) => logged.isWarning) ? 'error' : 'warning',
         confidence: 'likely',
         text: `NVLS memory cannot be bound on ${listed([...new Set(found.map(({ process }) => process.host))])}: ${first.trouble.reason}`,
         culprit: { host: first.process.host },

@@ -1,7 +1,24 @@
 /** A link that lost lanes, as lspci states it. */
+import type { Job } from '../../model/job.js';
 import type { PciDevice } from '../../model/machine.js';
 import { example, type Finding, type Rule } from '../rule.js';
-import { isAdapter, isGpu } from './pci-devices.js';
+import { isAdapter, isBelow, isGpu } from './pci-devices.js';
+
+/** The slot is as narrow, or all devices of the kind are alike: boards share the lanes of a slot among two. */
+function isByDesign(device: PciDevice, job: Job, bad: readonly PciDevice[]): boolean {
+  const { width } = device.linkStatus!;
+  const ports = job.pci.filter(
+    ({ buses, ...one }) => buses !== undefined && isBelow(device, { ...one, buses }),
+  );
+  const port = ports.find(({ buses }) => buses!.secondary === Number.parseInt(device.id.slice(-7, -5), 16));
+  if (port?.linkCapable !== undefined && port.linkCapable.width <= width) return true;
+  const isSame = (one: PciDevice): boolean =>
+    isGpu(one) === isGpu(device) && isAdapter(one) === isAdapter(device);
+  const alike = job.pci.filter(
+    (one) => one.host === device.host && isSame(one) && one.linkStatus !== undefined,
+  );
+  return alike.length > 1 && alike.every((one) => bad.includes(one) && one.linkStatus!.width === width);
+}
 
 export const pcieLinkDegraded: Rule = {
   id: 'pcie-link-degraded',
@@ -25,22 +42,24 @@ export const pcieLinkDegraded: Rule = {
         linkStatus.width < linkCapable.width &&
         (isGpu(device as PciDevice) || isAdapter(device as PciDevice)),
     );
-    return bad.map((device): Finding => {
-      const { id, host, linkStatus, linkCapable } = device;
-      return {
-        severity: 'warning',
-        confidence: 'certain',
-        text: `${host ?? ''} ${id} runs with ${linkStatus!.width} of ${linkCapable!.width} PCIe lanes`.trim(),
-        culprit: {
-          ...(host === undefined ? {} : { host }),
-          device: id,
-          width: linkStatus!.width,
-          expected: linkCapable!.width,
-        },
-        evidence: [linkStatus!.at],
-        repair: `Reseat or replace ${id} or its riser; until then keep jobs off it.`,
-        workaround: null,
-      };
-    });
+    return bad
+      .filter((device) => !isByDesign(device, job, bad))
+      .map((device): Finding => {
+        const { id, host, linkStatus, linkCapable } = device;
+        return {
+          severity: 'warning',
+          confidence: 'certain',
+          text: `${host ?? ''} ${id} runs with ${linkStatus!.width} of ${linkCapable!.width} PCIe lanes`.trim(),
+          culprit: {
+            ...(host === undefined ? {} : { host }),
+            device: id,
+            width: linkStatus!.width,
+            expected: linkCapable!.width,
+          },
+          evidence: [linkStatus!.at],
+          repair: `Reseat or replace ${id} or its riser; until then keep jobs off it.`,
+          workaround: null,
+        };
+      });
   },
 };

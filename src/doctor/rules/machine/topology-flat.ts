@@ -2,6 +2,9 @@
 import { some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
 
+/** GPUs from which on a machine has switches. */
+const MANY = 4;
+
 export const topologyFlat: Rule = {
   id: 'topology-flat',
   causes: ['slows'],
@@ -31,9 +34,11 @@ export const topologyFlat: Rule = {
     const [first] = flat;
     if (first === undefined) return [];
     const tree = first.tree!;
+    const gpus = tree.devices.filter(({ kind }) => kind === 'GPU');
     return [
       {
-        severity: 'warning',
+        // Few cards of an older generation may truly hang there.
+        severity: gpus.length >= MANY ? 'warning' : 'info',
         confidence: 'likely',
         text: `NCCL knows no place of the ${tree.devices.length} devices of ${first.host}: all hang on a CPU at the default speed`,
         culprit: { host: first.host },

@@ -15,6 +15,9 @@ const XIDS: Readonly<Record<number, string>> = {
   119: 'the system processor of the GPU does not answer: reset the GPU, update the driver',
 };
 
+/** Xids that follow from another or from the end of a program: stopped channels (43, 45), and what to do next (154). */
+const FOLLOWING: ReadonlySet<number> = new Set([43, 45, 154]);
+
 export const xid: Rule = {
   id: 'xid',
   causes: ['blocks', 'kills', 'hangs', 'slows'],
@@ -25,7 +28,7 @@ export const xid: Rule = {
   references: ['vendor: Xid errors'],
   find(job) {
     const found = job.kernelEvents.flatMap((event) =>
-      event.kind === 'xid' && event.number !== 43 && event.number !== 45 ? [event] : [],
+      event.kind === 'xid' && !FOLLOWING.has(event.number) ? [event] : [],
     );
     return firstOfEach(found, ({ device, number, host }) => `${host} ${device} ${number}`).map(
       ({ device, number, host, at, text }): Finding => ({

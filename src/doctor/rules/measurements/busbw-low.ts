@@ -15,8 +15,21 @@ const LARGE = 16 * 1024 * 1024;
 /** Intact machines reach more than two thirds of their links; less than this share asks for a cause. */
 const LOW_INSIDE = 0.4;
 
-/** Hosts with NVLink GPUs have at least a 100 Gbit/s adapter; a bus bandwidth below that many GB/s is not it. */
-const LOW_BETWEEN_GBS = 8;
+/**
+ * Bus bandwidth between hosts, in GB/s, below which something is in the way: hosts with GPUs of 450 GB/s of NVLink have
+ * several adapters of 200 Gbit/s or more, those of 300 GB/s at least one of 100 Gbit/s; older ones may have 25 Gbit/s.
+ */
+const LOW_BETWEEN_GBS = { fast: 8, usual: 4 } as const;
+
+/** Programs whose bus bandwidth is that of the slowest link; in others ranks share an adapter. */
+const OVER_RINGS = /^(?:all_reduce|all_gather|reduce_scatter|broadcast|reduce)_perf$/;
+
+/** The bus bandwidth below which a run is low. */
+function limitOf(run: BenchRun, linkGBs: number): number {
+  if (hostsOfRun(run).length === 1) return linkGBs * LOW_INSIDE;
+  if (run.program !== undefined && !OVER_RINGS.test(run.program)) return 0;
+  return linkGBs >= 450 ? LOW_BETWEEN_GBS.fast : linkGBs >= 300 ? LOW_BETWEEN_GBS.usual : 0;
+}
 
 interface Low {
   readonly expected: string;
@@ -58,7 +71,7 @@ function lowOf(run: BenchRun): Low | undefined {
   if (links.length < 2 || links.length < run.devices.length || large.length === 0) return undefined;
   const best = Math.max(...large.map(({ outOfPlace }) => outOfPlace.busGBs));
   const isInside = hostsOfRun(run).length === 1;
-  const limit = isInside ? Math.min(...links) * LOW_INSIDE : LOW_BETWEEN_GBS;
+  const limit = limitOf(run, Math.min(...links));
   if (best <= 0 || best >= limit) return undefined;
   const at = [...large.map((row) => row.at), ...(run.average === undefined ? [] : [run.average.at])];
   const expected = isInside ? `more than ${Math.round(Math.min(...links) * 0.6)}` : 'more than 10';

@@ -12,6 +12,9 @@ export interface Cliff {
 /** Changes of algorithm or protocol cost some percent; this is more. */
 const STEEP = 2;
 
+/** Sizes from which on a bandwidth says something of links, in bytes. */
+const SMALLEST = 1024 * 1024;
+
 /** A single slow row is an accident; a cliff goes on to larger sizes, unless it is at the end of the table. */
 export function cliffs(job: Job): Cliff[] {
   return job.benches.flatMap(({ rows }) => {
@@ -24,6 +27,10 @@ export function cliffs(job: Job): Cliff[] {
       const limit = before.outOfPlace.busGBs / STEEP;
       const isBelow = limit > 0 && rest.every(({ outOfPlace }) => outOfPlace.busGBs < limit);
       const factor = before.outOfPlace.busGBs / Math.max(after.outOfPlace.busGBs, 1e-9);
+      // Below, latency decides; and a last row alone must be slow in both of its measurements.
+      const isLast = i === sorted.length - 1 && sorted.length > 2;
+      const isOnce = isLast && (after.inPlace?.busGBs ?? 0) >= limit;
+      if (after.bytes < SMALLEST || isOnce) continue;
       if (isBelow && after.bytes > before.bytes && factor >= STEEP) found.push({ before, after, factor });
     }
     return found.slice(0, 1);

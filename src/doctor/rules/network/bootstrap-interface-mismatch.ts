@@ -34,6 +34,9 @@ export const bootstrapInterfaceMismatch: Rule = {
       const apart = others.filter((one) => !maySameNetwork(one.bootstrap!.address, own.address));
       if (apart.length * 2 <= others.length) continue;
       const about = failed.filter(({ trouble }) => trouble.address === own.address);
+      // Attempts that were repeated and led to a communicator are no failure.
+      const isReached = process.members.some(({ completed }) => completed !== undefined);
+      if (isReached && about.every(({ logged }) => !logged.isWarning)) continue;
       // Without a failure, other networks may be routed; a host that everybody waits for is suspicious.
       const isSuspicious =
         about.length > 0 ||

@@ -1,9 +1,21 @@
 /** Interfaces of containers and virtual machines have the same addresses on every host and lead nowhere. */
 import type { NcclProcess } from '../../model/process.js';
-import { firstOfEach, listed, nodeCount, some, waitingMembers } from '../queries.js';
+import { firstOfEach, listed, nodeCount, some, variable, waitingMembers } from '../queries.js';
 import { example, type Rule } from '../rule.js';
 import { failedConnections } from './failed-connections.js';
 import { isVirtual } from './subnets.js';
+
+/** A tunnel that was asked for by name, and over which ranks met, is the network of that job. */
+function isChosen(process: NcclProcess, name: string): boolean {
+  const asked = variable(process, 'NCCL_SOCKET_IFNAME') ?? '';
+  const isNamed =
+    !asked.startsWith('^') &&
+    asked
+      .replace(/^=/, '')
+      .split(',')
+      .some((one) => one !== '' && name.startsWith(one));
+  return isNamed && process.members.some(({ completed }) => completed !== undefined);
+}
 
 export const ifaceVirtual: Rule = {
   id: 'iface-virtual',
@@ -22,9 +34,10 @@ export const ifaceVirtual: Rule = {
   find(job) {
     if (nodeCount(job) < 2) return [];
     const bad = job.processes.flatMap((process) => {
-      const list = process.sockets?.value.filter(({ name }) => isVirtual(name)) ?? [];
+      const isBad = (name: string): boolean => isVirtual(name) && !isChosen(process, name);
+      const list = process.sockets?.value.filter(({ name }) => isBad(name)) ?? [];
       const boot =
-        process.bootstrap !== undefined && isVirtual(process.bootstrap.name) ? [process.bootstrap] : [];
+        process.bootstrap !== undefined && isBad(process.bootstrap.name) ? [process.bootstrap] : [];
       // Where data goes over InfiniBand, the list of sockets carries nothing.
       const network = process.network?.value ?? (process.hcas === undefined ? 'Socket' : 'IB');
       const isUsed = list.length > 0 && network === 'Socket';

@@ -32,13 +32,16 @@ export const netSocketFallback: Rule = {
     const hasDevices = job.pci.some(({ text }) => /Infiniband controller|ConnectX/i.test(text));
     const isPlugin = pluginFailures(job).length > 0;
     if (over.length === 0 || !(hasPorts || hasHcas || hasDevices || isPlugin)) return [];
+    const isFast =
+      hasPorts || hasHcas || isPlugin || job.pci.some(({ text }) => /Infiniband controller/i.test(text));
     const hosts = [...new Set(over.map(({ host }) => host))];
     const lines = firstOfEach(over, ({ host, network }) => host + network!.at.file);
     const ports = job.ports.flatMap(({ state }) => (state?.value === 'ACTIVE' ? [state.at] : []));
     return [
       {
-        severity: 'error',
-        confidence: 'likely',
+        // Cards that can do RDMA are often used as plain network cards.
+        severity: isFast ? 'error' : 'warning',
+        confidence: isFast ? 'likely' : 'possible',
         text: `${listed(hosts)} use${hosts.length === 1 ? 's' : ''} TCP sockets although a faster network is there`,
         culprit: { hosts, network: 'Socket' },
         evidence: [...some(lines.map(({ network }) => network!.at)), ...some(ports, 4)],

@@ -12,7 +12,7 @@ export const netUnavailable: Rule = {
   references: ['NCCL user guide: NCCL_NET'],
   explainedBy: ['net-plugin-load-failed'],
   find(job: Job) {
-    const found = troubles(job, 'noNetwork');
+    const found = troubles(job, 'noNetwork').filter(({ logged }) => logged.isWarning);
     const [first] = found;
     if (first === undefined) return [];
     const setting = first.process.environment.get('NCCL_NET');

@@ -12,7 +12,8 @@ export const noSocketInterface: Rule = {
   ],
   references: ['NCCL user guide: NCCL_SOCKET_IFNAME'],
   find(job) {
-    const found = troubles(job, 'noInterface');
+    // NCCL also says in passing which kinds of interfaces it did not find.
+    const found = troubles(job, 'noInterface').filter(({ logged }) => logged.isWarning);
     const [first] = found;
     if (first === undefined) return [];
     const setting = first.process.environment.get('NCCL_SOCKET_IFNAME');

@@ -1,5 +1,5 @@
 /** A socket that was closed by the other end is a symptom: somebody there gave up first. */
-import { listed, some, troubles } from '../queries.js';
+import { isAfterEnd, listed, some, troubles } from '../queries.js';
 import { example, type Rule } from '../rule.js';
 
 export const peerConnectionClosed: Rule = {
@@ -15,7 +15,9 @@ export const peerConnectionClosed: Rule = {
   references: [],
   explainedBy: { effects: ['blocks', 'kills', 'hangs'] },
   find(job) {
-    const closed = troubles(job, 'peerClosed');
+    const closed = troubles(job, 'peerClosed').filter(
+      ({ process, at, logged }) => logged.isWarning || !isAfterEnd(process, at),
+    );
     if (closed.length === 0) return [];
     const lines = [
       ...closed.map(({ at }) => at),

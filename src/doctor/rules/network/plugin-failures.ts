@@ -16,7 +16,10 @@ function isFault(failure: LibraryFailure, process: NcclProcess): boolean {
   const asked = variable(process, 'NCCL_NET_PLUGIN') ?? '';
   const isAsked =
     asked !== '' && !/^none$/i.test(asked) && failure.library.includes(asked.replace(/^lib|\.so.*$/g, ''));
-  return isNeeded || isWrong || (isAsked && !isDefault(failure.library));
+  // NCCL tries several names of a plugin; one that opens is enough.
+  const network = process.network?.value ?? 'Socket';
+  const isLoaded = network !== 'Socket' && network !== 'IB';
+  return isNeeded || isWrong || (isAsked && !isLoaded && !isDefault(failure.library));
 }
 
 export function pluginFailures(job: Job) {

@@ -21,6 +21,6 @@ export const maySameNetwork = (a: string, b: string): boolean => commonBits(a, b
 
 /** Interfaces that containers, virtual machines and tunnels make: their networks end at the host. */
 const VIRTUAL =
-  /^(?:docker|br-|virbr|veth|vnet|vmnet|vboxnet|lxc|lxd|lxdbr|cni|cali|flannel|weave|kube|nodelocal|podman|tun|tap|wg|ppp|tailscale|zt|ifb|dummy|cilium|vxlan|gre|sit|incusbr)/;
+  /^(?:docker|br-[0-9a-f]{4,}|virbr|veth|vnet|vmnet|vboxnet|lxc|lxd|lxdbr|cni|cali|flannel|weave|kube|nodelocal|podman|tun|tap|wg|ppp|tailscale|zt|ifb|dummy|cilium|vxlan|gre|sit|incusbr)/;
 
 export const isVirtual = (name: string): boolean => VIRTUAL.test(name);

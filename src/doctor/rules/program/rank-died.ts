@@ -3,7 +3,7 @@ import type { FrameworkEvent } from '../../model/framework.js';
 import type { Job } from '../../model/job.js';
 import { distinctPlaces } from '../../model/place.js';
 import { rankOf } from '../../model/process.js';
-import { firstOfEach } from '../queries.js';
+import { firstOfEach, waitingMembers } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 import { watchdogs } from './watchdogs.js';
 
@@ -63,7 +63,18 @@ function deathsInLogs(job: Job): Finding[] {
 
 /** Processes that only the kernel's log tells of: of this job where a log has their number. */
 function killedByKernel(job: Job): Finding[] {
-  const killed = job.kernelEvents.flatMap((event) => (event.kind === 'outOfMemory' ? [event] : []));
+  const isOurs = ({ pid, host }: { pid: number | undefined; host: string | undefined }): boolean =>
+    pid === undefined ||
+    !job.processes.some((one) => !one.isQuoted && (host === undefined || one.host === host)) ||
+    job.processes.some((one) => one.pid === pid && (host === undefined || one.host === host));
+  // Where the logs of a host name its processes and nothing failed, the kernel killed another program.
+  const isUnharmed =
+    job.events.every(({ kind }) => kind === 'progress') &&
+    job.processes.every(({ troubles }) => troubles.every(({ isWarning }) => !isWarning)) &&
+    waitingMembers(job).length === 0;
+  const killed = job.kernelEvents.flatMap((event) =>
+    event.kind === 'outOfMemory' && (isOurs(event) || !isUnharmed) ? [event] : [],
+  );
   return firstOfEach(killed, ({ pid }) => pid).map(({ pid, host, at, text }): Finding => {
     const process = job.processes.find((one) => one.pid === pid && (host === undefined || one.host === host));
     const rank = process === undefined ? undefined : rankOf(process);

@@ -15,7 +15,7 @@ export const duplicateGpu: Rule = {
   references: ['NCCL user guide: using multiple NCCL communicators'],
   explainedBy: ['nccl-tests-not-one-job'],
   find(job) {
-    const found = troubles(job, 'sameGpu');
+    const found = troubles(job, 'sameGpu').filter(({ logged }) => logged.isWarning);
     const [first] = found;
     if (first === undefined) return [];
     const ranks = [...first.logged.text.matchAll(/\brank (\d+)/gi)].map(([, rank]) => Number(rank));

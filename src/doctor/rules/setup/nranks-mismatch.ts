@@ -17,7 +17,11 @@ export const nranksMismatch: Rule = {
   references: ['NCCL user guide: creating a communicator'],
   find: (job) =>
     [...startsById(job)].flatMap(([id, starts]): Finding[] => {
-      const sizes = [...new Set(starts.flatMap(({ member }) => member.size ?? []))];
+      // A process that was told several sizes has several communicators of one origin.
+      const told = new Map<unknown, Set<number>>();
+      for (const { process, member } of starts)
+        if (member.size !== undefined) told.set(process, (told.get(process) ?? new Set()).add(member.size));
+      const sizes = [...new Set([...told.values()].flatMap((own) => (own.size === 1 ? [...own] : [])))];
       if (sizes.length < 2) return [];
       const shown = sizes.map((size) => starts.find(({ member }) => member.size === size)!);
       return [

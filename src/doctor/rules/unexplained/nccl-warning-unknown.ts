@@ -103,9 +103,24 @@ function frameworkErrors(job: Job, others: readonly Finding[]): Finding[] {
 function failedInSilence(job: Job, others: readonly Finding[], cited: ReadonlySet<string>): NcclProcess[] {
   const isFailing = others.some(({ severity, evidence }) => severity === 'error' && evidence.length > 0);
   return job.processes.filter(
-    ({ failedReturns, troubles }) =>
-      failedReturns.length > 0 && !isFailing && !troubles.some(({ at }) => cited.has(placeKey(at))),
+    (process) =>
+      process.failedReturns.length > 0 &&
+      !isFailing &&
+      !isTeardown(process) &&
+      !process.troubles.some(({ at }) => cited.has(placeKey(at))),
   );
+}
+
+/** Helper threads whose sockets are closed when a program ends its communicators say so, and that is all. */
+function isTeardown({ failedReturns, troubles, members }: NcclProcess): boolean {
+  const isOfSockets = failedReturns.every(({ text }) => /^(?:\w+\/)?(?:socket|proxy)\.cc:/.test(text));
+  const isEnded =
+    members.length > 0 &&
+    members.every(
+      ({ completed, abortCompleted, destroyed }) =>
+        completed !== undefined && (abortCompleted ?? destroyed) !== undefined,
+    );
+  return isOfSockets && isEnded && !troubles.some(({ isWarning }) => isWarning);
 }
 
 /** It failed: a call returned an error, or its set-up did not go on after the warning. */

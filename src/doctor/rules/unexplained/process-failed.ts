@@ -1,5 +1,8 @@
 /** Ends that frameworks, launchers and schedulers report and no other rule explains: such a job is never healthy. */
+
 import type { FrameworkEvent } from '../../model/framework.js';
+import type { Job } from '../../model/job.js';
+import type { Place } from '../../model/place.js';
 import { firstOfEach, listed, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
@@ -10,6 +13,16 @@ function endOf(event: FrameworkEvent): string | undefined {
   if (event.kind !== 'exit') return undefined;
   if (event.signal !== undefined) return `${who} was ended by signal ${event.signal}`;
   return (event.code ?? 0) === 0 ? undefined : `${who} ended with exit code ${event.code}`;
+}
+
+/** An exception of nobody in particular, after which the output goes on, was handled: of an import that is optional, say. */
+function goesOn({ kind, rank, at }: FrameworkEvent, job: Job): boolean {
+  if (kind !== 'exception' || rank !== undefined) return false;
+  const isLater = ({ file, line }: Place): boolean => file === at.file && line > at.line;
+  return (
+    job.processes.some(({ last }) => isLater(last)) ||
+    job.benches.some(({ rows }) => rows.some((row) => isLater(row.at)))
+  );
 }
 
 export const processFailed: Rule = {
@@ -25,7 +38,7 @@ export const processFailed: Rule = {
     // A failure of NCCL has a rule of its own.
     if (job.events.some(({ kind }) => kind === 'ncclError' || kind === 'lastError')) return [];
     const ends = job.events.flatMap((event) => {
-      const text = endOf(event);
+      const text = goesOn(event, job) ? undefined : endOf(event);
       return text === undefined ? [] : [{ event, text }];
     });
     const [first] = ends;
