@@ -12,7 +12,7 @@ import { type GpuNode, hostOf, type NetNode, type TopoNode, type TopoSystem } fr
 import { PathType } from '../system/path-type.js';
 import { walkPaths } from './breadth-first.js';
 import { gpuOfNic, localCpu } from './local-nics.js';
-import { joinedType, joinPaths, localNodes, pathBetween, pathOrNone } from './path.js';
+import { joinedType, joinPaths, localNodes, pathBetween, pathOrNone, setPath } from './path.js';
 import { checkGdr, checkP2p, p2pTransportRefuses, type ReachContext, shmTransportRefuses } from './reach.js';
 
 /** Computes all paths of a system anew. */
@@ -46,11 +46,11 @@ export function computePaths(
 }
 
 function routeThrough(from: TopoNode, middle: TopoNode, to: TopoNode): void {
-  from.paths[to.type]![to.index] = joinPaths(pathOrNone(from, middle), pathOrNone(middle, to));
+  setPath(from, to, joinPaths(pathOrNone(from, middle), pathOrNone(middle, to)));
 }
 
 function setType(from: TopoNode, to: TopoNode, type: PathType): void {
-  from.paths[to.type]![to.index] = { ...pathOrNone(from, to), type };
+  setPath(from, to, { ...pathOrNone(from, to), type });
 }
 
 /** A NIC near a CPU that the GPU reaches by a chip-to-chip link. */
@@ -75,7 +75,7 @@ function adaptNicPath(context: ReachContext, net: NetNode, gpu: GpuNode): void {
   const relay = relayFor(context, net, gpu);
   if (relay !== undefined) {
     const path = joinPaths(pathOrNone(gpu, relay), pathOrNone(relay, net));
-    gpu.paths.NET![net.index] = { ...path, type: PathType.PXN };
+    setPath(gpu, net, { ...path, type: PathType.PXN });
   }
   const direct = pathOrNone(gpu, net).type < PathType.PHB;
   if (direct && checkGdr(context, gpu, net, false).refused !== undefined) {

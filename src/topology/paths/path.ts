@@ -42,13 +42,34 @@ export interface LocalNodes {
   readonly type: PathType | undefined;
 }
 
+/** Answers of `localNodes` by the table that they come from, until it changes: large hosts ask thousands of times. */
+const nearest = new WeakMap<readonly TopoPath[], LocalNodes>();
+
+/** Puts a path into the table of a node that has one. All changes after the walks of `walkPaths` come by here. */
+export function setPath(from: TopoNode, to: TopoNode, path: TopoPath): void {
+  const table = from.paths[to.type]!;
+  table[to.index] = path;
+  nearest.delete(table);
+}
+
 /** The nodes of a type with the best path: highest bandwidth, then lowest type. (NCCL 2.30.7, paths.cc.) */
 export function localNodes(from: TopoNode, type: NodeType): LocalNodes {
+  const table = from.paths[type];
+  if (table === undefined) return { indices: [], type: undefined };
+  let nodes = nearest.get(table);
+  if (nodes === undefined) {
+    nodes = nearestOf(table);
+    nearest.set(table, nodes);
+  }
+  return nodes;
+}
+
+function nearestOf(table: readonly TopoPath[]): LocalNodes {
   let bandwidth = 0;
   let best: PathType = PathType.DIS;
   let found = false;
   let indices: number[] = [];
-  for (const [index, path] of (from.paths[type] ?? []).entries()) {
+  for (const [index, path] of table.entries()) {
     if (path.bandwidth > bandwidth || (path.bandwidth === bandwidth && path.type < best)) {
       bandwidth = path.bandwidth;
       best = path.type;

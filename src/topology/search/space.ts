@@ -55,6 +55,14 @@ const NET_WEIGHT = PCI_WEIGHT * 2 ** 13;
 /** Part of the bandwidth that old GPUs send back for what they receive. */
 const OLD_GPU_REVERSE_SHARE = 1 / 8;
 
+/** More than there are types of paths. */
+const TYPES = 16;
+
+/** Is a path, and the way back where that counts too, of a type within a limit? */
+export function isOfType({ type, backType }: SearchPath, limit: PathType, isBothWays: boolean): boolean {
+  return type !== PathType.DIS && type <= limit && !(isBothWays && backType > limit);
+}
+
 /** Rounds the difference to a thousandth, halves away from zero, in 32-bit floats. */
 function difference(a: number, b: number): number {
   const thousandths = Math.fround(Math.fround(a - b) * 1000);
@@ -88,6 +96,7 @@ export class SearchSpace {
   readonly #pciDown: Int32Array;
   readonly #nicLists = new Map<number, Int32Array>();
   readonly #scores: (Float64Array | undefined)[] = [];
+  readonly #rankings: (Int32Array | undefined)[] = [];
   readonly #nearGpus: (readonly number[] | undefined)[] = [];
 
   constructor(system: TopoSystem, settings: TopologySettings) {
@@ -203,6 +212,25 @@ export class SearchSpace {
     return this.#scores[key];
   }
 
+  /**
+   * The GPUs that may follow `from` by the types of the ways there (and back), best first where NICs do not matter. What
+   * a slow type of way leads to would be refused at every step of a large host.
+   */
+  ranking(from: number, typeLimit: PathType, isBothWays: boolean): Int32Array {
+    const key = (from * TYPES + typeLimit) * 2 + (isBothWays ? 1 : 0);
+    let ranking = this.#rankings[key];
+    if (ranking === undefined) {
+      const scores = this.scores(from, -1);
+      const able = [...scores.keys()].filter((gpu) => {
+        const path = this.gpuToGpu(from, gpu);
+        return path !== undefined && path.hopCount > 0 && isOfType(path, typeLimit, isBothWays);
+      });
+      ranking = Int32Array.from(able.sort((a, b) => scores[b]! - scores[a]!));
+      this.#rankings[key] = ranking;
+    }
+    return ranking;
+  }
+
   #listScores(from: number, nic: number): Float64Array {
     const n = this.gpuCount;
     const candidates = Array.from({ length: n }, (_, gpu) => {
@@ -242,7 +270,7 @@ export class SearchSpace {
    * ones only).
    */
   nics(gpu: number, typeLimit: number): Int32Array {
-    const key = (gpu + 1) * 16 + typeLimit + 1;
+    const key = (gpu + 1) * TYPES + typeLimit + 1;
     let list = this.#nicLists.get(key);
     if (list === undefined) {
       list = Int32Array.from(this.#listNics(gpu, typeLimit));

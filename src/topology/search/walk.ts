@@ -8,7 +8,7 @@
  */
 import { PathType } from '../system/path-type.js';
 import { Pattern } from './graph.js';
-import { PCI_WEIGHT, type SearchPath, type SearchSpace } from './space.js';
+import { isOfType, PCI_WEIGHT, type SearchPath, type SearchSpace } from './space.js';
 import type { Trial } from './trial.js';
 
 /** Steps for the attempt in PCI order that is made before everything else. */
@@ -64,6 +64,11 @@ class Frame {
   readonly orders: Uint8Array;
   /** The frame's own list; `choices` may be another one. */
   readonly list: Int32Array;
+  /** GPU: choices may be taken meanwhile, and are passed over then. */
+  areAll = false;
+  /** GPU: choices are a heap by these keys, of which the greatest comes next. */
+  isHeap = false;
+  readonly keys: Float64Array;
   /** What the present choice has taken: a path at a bandwidth, a GPU's mark. */
   open = false;
   path: SearchPath | undefined;
@@ -82,6 +87,7 @@ class Frame {
     // First GPUs: each once in free order, and one in PCI order.
     this.list = new Int32Array(gpuCount + 1);
     this.orders = new Uint8Array(gpuCount + 1);
+    this.keys = new Float64Array(gpuCount);
     this.choices = this.list;
     this.nics = this.list;
   }
@@ -93,9 +99,10 @@ export class Walk {
   readonly #trial: Trial;
   readonly #best: Trial;
   readonly #used: Uint8Array;
-  readonly #keys: Float64Array;
   readonly #frames: Frame[] = [];
   readonly #channels: number;
+  /** Trees use both directions of a path. */
+  readonly #isBothWays: boolean;
   #depth = 0;
   #time = 0;
   /** Steps that were taken, for people who ask. */
@@ -107,8 +114,8 @@ export class Walk {
     this.#best = best;
     this.#collNet = collNet;
     this.#channels = trial.inter.length / 2;
+    this.#isBothWays = trial.pattern <= Pattern.TREE;
     this.#used = new Uint8Array(space.gpuCount * this.#channels);
-    this.#keys = new Float64Array(space.gpuCount);
   }
 
   /** Searches within a budget of steps; returns what is left: -1 nothing better can come, 0 the budget ended. */
@@ -137,6 +144,8 @@ export class Walk {
     frame.at = 0;
     frame.open = false;
     frame.hasOwnBudget = false;
+    frame.areAll = false;
+    frame.isHeap = false;
     return frame;
   }
 
@@ -345,8 +354,8 @@ export class Walk {
     const { gpu, step, back, loop, order } = frame;
     const { bwIntra } = this.#trial;
     while (frame.at < frame.count) {
-      const next = frame.choices[frame.at]!;
-      frame.at += 1;
+      const next = frame.isHeap ? takeGreatest(frame) : frame.choices[frame.at++]!;
+      if (frame.areAll && !this.#isCandidate(gpu, next)) continue;
       const path = this.#space.gpuToGpu(gpu, next);
       if (path === undefined || !this.#take(path, 1, bwIntra)) continue;
       this.#open(frame, path, bwIntra, next);
@@ -386,37 +395,50 @@ export class Walk {
 
   /** All free GPUs, best first: near the NIC of the channel (if one is still to be reached), then near this GPU. */
   #listByScore(frame: Frame): void {
-    const { gpu: from, step, back, list } = frame;
+    const { gpu: from, step, back, list, keys } = frame;
     const space = this.#space;
     const n = space.gpuCount;
-    const nic = back === NONE ? NONE : this.#trial.inter[this.#trial.nChannels * 2]!;
-    const scores = space.scores(from, nic);
-    const keys = this.#keys;
+    if (back === NONE) {
+      // Nothing of this order changes during a search, so only what is taken has to be passed over.
+      frame.choices = space.ranking(from, this.#trial.typeIntra, this.#isBothWays);
+      frame.count = frame.choices.length;
+      frame.areAll = true;
+      return;
+    }
+    const scores = space.scores(from, this.#trial.inter[this.#trial.nChannels * 2]!);
     let count = 0;
+    let greatest = 0;
     for (let gpu = 0; gpu < n; gpu++) {
       if (!this.#isCandidate(from, gpu)) continue;
-      let key = scores[gpu]!;
       // The only part of the order that changes during a search.
-      if (nic !== NONE) key += (space.pciLeft(gpu) + 1) * PCI_WEIGHT;
-      let at = count;
-      for (; at > 0 && keys[at - 1]! < key; at--) {
-        keys[at] = keys[at - 1]!;
-        list[at] = list[at - 1]!;
-      }
-      keys[at] = key;
-      list[at] = gpu;
+      keys[count] = scores[gpu]! + (space.pciLeft(gpu) + 1) * PCI_WEIGHT;
+      list[count] = gpu;
+      if (keys[count]! > keys[greatest]!) greatest = count;
       count += 1;
     }
-    frame.count = count;
-    if (nic === NONE || back === step + 1) return;
-    const first = space.gpuToGpu(from, list[0]!);
-    for (let i = 1; i < count; i++) {
-      const path = space.gpuToGpu(from, list[i]!)!;
-      const equal =
-        Math.trunc(path.bandwidth) === Math.trunc(first!.bandwidth) && path.hopCount === first!.hopCount;
-      if (!equal) return;
+    frame.isHeap = true;
+    const isReversed = back !== step + 1 && this.#areEqual(from, list, count, list[greatest]!);
+    const { typeIntra } = this.#trial;
+    let able = 0;
+    for (let i = 0; i < count; i++) {
+      if (!isOfType(space.gpuToGpu(from, list[i]!)!, typeIntra, this.#isBothWays)) continue;
+      list[able] = list[i]!;
+      keys[able] = isReversed ? -keys[i]! : keys[i]!;
+      able += 1;
     }
-    list.subarray(0, count).reverse();
+    frame.count = able;
+    // Nearly always the first or none of the choices is taken: a heap has it without all others in order.
+    makeHeap(frame);
+  }
+
+  /** Are all GPUs of a list as near to `from` as the first one? */
+  #areEqual(from: number, list: Int32Array, count: number, first: number): boolean {
+    const { bandwidth, hopCount } = this.#space.gpuToGpu(from, first)!;
+    for (let i = 0; i < count; i++) {
+      const path = this.#space.gpuToGpu(from, list[i]!)!;
+      if (Math.trunc(path.bandwidth) !== Math.trunc(bandwidth) || path.hopCount !== hopCount) return false;
+    }
+    return true;
   }
 
   #close(frame: Frame): boolean {
@@ -544,12 +566,10 @@ export class Walk {
   /** Takes `factor` times a bandwidth from a path, if its type is allowed and its links have enough left. */
   #take(path: SearchPath, factor: number, bandwidth: number): boolean {
     const trial = this.#trial;
-    const { type } = path;
-    if (type === PathType.DIS) return false;
+    if (path.type === PathType.DIS) return false;
     if (factor === 1) {
       const limit = path.intra ? trial.typeIntra : trial.typeInter;
-      if (type > limit) return false;
-      if (trial.pattern <= Pattern.TREE && path.backType > limit) return false;
+      if (!isOfType(path, limit, this.#isBothWays)) return false;
     }
     if (!this.#space.take(path, Math.fround(bandwidth * factor))) return false;
     this.#countHops(path, factor);
@@ -575,4 +595,37 @@ function addStart(frame: Frame, gpu: number, order: Order): void {
 function addChoice(frame: Frame, choice: number): void {
   frame.list[frame.count] = choice;
   frame.count += 1;
+}
+
+/** Puts the choices of a frame into the order of a heap: none has a greater key than the one at half its place. */
+function makeHeap(frame: Frame): void {
+  for (let at = (frame.count >> 1) - 1; at >= 0; at--) siftDown(frame, at);
+}
+
+/** The choice with the greatest key, which leaves the heap. */
+function takeGreatest(frame: Frame): number {
+  const { list, keys } = frame;
+  const choice = list[0]!;
+  frame.count -= 1;
+  list[0] = list[frame.count]!;
+  keys[0] = keys[frame.count]!;
+  siftDown(frame, 0);
+  return choice;
+}
+
+function siftDown({ list, keys, count }: Frame, start: number): void {
+  const choice = list[start]!;
+  const key = keys[start]!;
+  let at = start;
+  for (;;) {
+    let below = 2 * at + 1;
+    if (below >= count) break;
+    if (below + 1 < count && keys[below + 1]! > keys[below]!) below += 1;
+    if (keys[below]! <= key) break;
+    list[at] = list[below]!;
+    keys[at] = keys[below]!;
+    at = below;
+  }
+  list[at] = choice;
+  keys[at] = key;
 }

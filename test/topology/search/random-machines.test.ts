@@ -14,7 +14,7 @@ import { buildSystem } from '#src/topology/system/build.js';
 import { CpuArch, CpuVendor, NODE_TYPES, type TopoSystem } from '#src/topology/system/node.js';
 import { PathType } from '#src/topology/system/path-type.js';
 import { cloneElement, type XmlElement } from '#src/topology/xml/element.js';
-import { effort } from '../../effort.js';
+import { effort, sample } from '../../effort.js';
 import { type RandomMachine, randomMachine } from '../random-machine.js';
 import { ROUNDING, usesOf, waysOf } from './accounting.js';
 
@@ -266,7 +266,7 @@ describe('random machines', () => {
       const { cluster } = all.find((one) => one.machine === machine && one.hosts === 1)!;
       const { settings, nRanks } = cluster;
       for (const { ranks, comm, localHost, graphs: expected } of cluster.domains) {
-        for (const rank of ranks) {
+        for (const rank of sample(ranks, 3)) {
           const system = buildSystem(machine.xml, { localHost });
           computePaths(system, comm, settings, localHost);
           trimSystem(system, system.nodes.GPU.find((gpu) => gpu.rank === rank)!, nRanks);
@@ -278,7 +278,7 @@ describe('random machines', () => {
         }
       }
     }
-    expect(compared).toBeGreaterThan(30);
+    expect(compared).toBeGreaterThan(effort(15, 30));
   });
 
   it('have the same graphs whatever the order of attributes and the bus numbers', () => {
