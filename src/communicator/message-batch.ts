@@ -123,7 +123,7 @@ export class MessageBatch implements QueuedWork {
       const share = Math.floor(ROUND_BYTES.all / windows.all / 64) * 64;
       const piece = Math.max(ROUND_BYTES.least, share);
       const most = Math.max(...this.#streams.map(({ bytes }) => bytes));
-      const bytes = Math.min(piece, Math.ceil(most / 64) * 64);
+      const bytes = Math.min(piece, Math.max(1, Math.ceil(most / 64)) * 64);
       const whole = this.#wholeBytes();
       const cut = { send: windows.send * bytes, recv: windows.recv * bytes };
       staging = takeStaging(team.device, context.stage, form, whole, cut);

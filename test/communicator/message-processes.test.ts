@@ -1,0 +1,25 @@
+/** Messages between ranks that are processes: random ones in all forms, verified by the ranks themselves. */
+import { describe, expect, it } from 'vitest';
+import { effort } from '../effort.js';
+import { SEED } from './random.js';
+import { tuttiRun } from './tutti-run.js';
+
+async function battery(ranks: number, options: object = {}, env: object = {}): Promise<void> {
+  const rounds = effort(25, 100);
+  const args = [`${SEED + ranks}`, `${rounds}`, JSON.stringify(options)];
+  const outcome = await tuttiRun(ranks, 'message-rank.mjs', args, env);
+  const lines = outcome.stdout.trimEnd().split('\n').sort();
+  expect({ ...outcome, stdout: lines }, `TUTTI_SEED=${SEED}`).toEqual({
+    code: 0,
+    stderr: '',
+    stdout: Array.from({ length: ranks }, (_, rank) => `[${rank}] ${rounds} rounds`),
+  });
+}
+
+describe(`messages between processes arrive whole (TUTTI_SEED=${SEED})`, () => {
+  for (const ranks of effort([3], [1, 2, 3, 5, 8])) {
+    it(`${ranks} ${ranks === 1 ? 'rank' : 'ranks'}`, () => battery(ranks));
+  }
+  it('a heap that is too small for the arrays, 3 ranks', () =>
+    battery(3, {}, { TUTTI_HEAP_BYTES: `${8 << 20}`, NCCL_LL_BUFFSIZE: '8192', NCCL_BUFFSIZE: '32768' }));
+});
