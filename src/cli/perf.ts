@@ -203,8 +203,11 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
     tables = variants(options.collective, options);
     // Unknown names are told before anything starts.
     for (const table of tables) communicatorOptions(options.collective, table, process.env);
-    if (role.kind === 'parent') combinations(options, role.processes);
-    if (role.kind === 'all') combinations(options, role.ranks);
+    const ranks = role.kind === 'parent' ? role.processes : role.kind === 'all' ? role.ranks : undefined;
+    if (ranks !== undefined) {
+      combinations(options, ranks);
+      checkRankCount(options.collective, ranks);
+    }
   } catch (error) {
     if (!TuttiError.is(error)) throw error;
     process.stderr.write(`tutti perf: ${error.message}\n`);

@@ -34,7 +34,9 @@ export const Outbox = struct(
     sent: 'u32',
     /** Messages that this rank has begun to send. */
     begun: 'u32',
-    gap1: array('u8', LINE - 8),
+    /** 1 while one of them is under way. */
+    busy: 'u32',
+    gap1: array('u8', LINE - 12),
   },
   LINE,
 );
@@ -53,7 +55,9 @@ export const Inbox = struct(
     wantedPurpose: 'u32',
     /** 1 when another one has come. */
     fault: 'u32',
-    gap0: array('u8', LINE - 32),
+    /** 1 while a message that was begun has not come. */
+    busy: 'u32',
+    gap0: array('u8', LINE - 36),
   },
   LINE,
 );
@@ -105,10 +109,19 @@ const SLOT_BYTES = { most: 8192, least: SharedCopy.size - Slot.size } as const;
 /** Bytes that the slots of one rank take in all, unless there are so many ranks that slots would get too small. */
 const RANK_BYTES = 2 ** 20;
 
-/** The layout for so many ranks of one host. */
-export function messageLayout(ranks: number): MessageLayout {
-  const share = 2 ** Math.floor(Math.log2(RANK_BYTES / MESSAGE_SLOTS / ranks));
-  return { ranks, slotBytes: Math.max(SLOT_BYTES.least, Math.min(SLOT_BYTES.most, share)) };
+/**
+ * The same where everything goes through slots and over a network: a slot is what is written at once, and as many bytes
+ * as the slots must be under way to fill the network.
+ */
+const NETWORK_SLOT_BYTES = { most: 131072, least: 4096 } as const;
+const NETWORK_RANK_BYTES = 2 ** 24;
+
+/** The layout for so many ranks, which reach each other's memory or do not. */
+export function messageLayout(ranks: number, shared = true): MessageLayout {
+  const bounds = shared ? SLOT_BYTES : NETWORK_SLOT_BYTES;
+  const all = shared ? RANK_BYTES : NETWORK_RANK_BYTES;
+  const share = 2 ** Math.floor(Math.log2(all / MESSAGE_SLOTS / ranks));
+  return { ranks, slotBytes: Math.max(bounds.least, Math.min(bounds.most, share)) };
 }
 
 /** Bytes from one slot to the next. */

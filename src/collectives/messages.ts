@@ -172,6 +172,7 @@ class MessageProgram {
     const own = k.field(this.#block, MessageBlock, 'own');
     // Before anything is waited for: others look whether this rank has come so far.
     k.setField(own, Outbox, 'begun', k.field(own, Outbox, 'begun').add(this.#begins));
+    k.setField(own, Outbox, 'busy', 1);
     const inbox = this.#remote();
     const slotBytes = k.field(this.#work, MessageWork, 'slotBytes');
     const isDirect = k.field(this.#work, MessageWork, 'direct').ne(0);
@@ -234,6 +235,7 @@ class MessageProgram {
         k.if(done.value.ge(bytes), () => loop.break());
       });
     });
+    k.setField(own, Outbox, 'busy', 0);
   }
 
   /** Copies chunks until nobody has to take one on any more. */
@@ -260,6 +262,7 @@ class MessageProgram {
     const k = this.#k;
     const own = k.field(this.#block, MessageBlock, 'own');
     k.setField(own, Inbox, 'begun', k.field(own, Inbox, 'begun').add(this.#begins));
+    k.setField(own, Inbox, 'busy', 1);
     const outbox = this.#remote();
     const slotBytes = k.field(this.#work, MessageWork, 'slotBytes');
     const received = k.variable('u32', k.field(own, Inbox, 'received'));
@@ -330,6 +333,7 @@ class MessageProgram {
         k.if(done.value.ge(bytes), () => loop.break());
       });
     });
+    k.setField(own, Inbox, 'busy', 0);
   }
 }
 

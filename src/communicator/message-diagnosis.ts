@@ -71,6 +71,14 @@ function describeOne(
   { kind, peer }: Correspondence,
 ): { readonly text: string; readonly isAbsent: boolean } | undefined {
   const { rank } = team;
+  if (kind === 'copy' || !pool.isBusy(kind, peer)) return undefined;
+  if (!team.shared) {
+    const text =
+      kind === 'send'
+        ? `rank ${peer} has not received what rank ${rank} sends`
+        : `nothing has come from rank ${peer}`;
+    return { text, isAbsent: true };
+  }
   const [from, to] = kind === 'send' ? [rank, peer] : [peer, rank];
   const { sends = 0, receives = 0 } = pool.begun(from, to);
   const behind = kind === 'send' ? (receives - sends) | 0 : (sends - receives) | 0;
@@ -83,8 +91,7 @@ function describeOne(
       : '';
     return { text: `rank ${peer} has not called the ${missing}${crossed}`, isAbsent: true };
   }
-  const isUnderWay = kind === 'send' ? pool.arrival(from, to) !== undefined : true;
-  return isUnderWay ? { text: `rank ${peer} has called it and is not done`, isAbsent: false } : undefined;
+  return { text: `rank ${peer} has called it and is not done`, isAbsent: false };
 }
 
 /** The messages that this rank waits for, in words, and the rank that is to blame first. */

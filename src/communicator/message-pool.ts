@@ -18,8 +18,8 @@ import {
   slotStride,
 } from '../collectives/message-memory.js';
 import { wakeDoorbell } from '../device/host/doorbell.js';
-import { TuttiError } from '../errors/tutti-error.js';
 import type { MessagePlaces } from '../planning/message-plan.js';
+import type { MessageLinkLayout } from '../transport/net/message-memory.js';
 import type { Team } from './team.js';
 
 /** Pools are aligned to pages: the low bits of their offsets carry the state. */
@@ -36,6 +36,20 @@ export interface Arrival {
   readonly keepsSender: boolean;
 }
 
+function linkLayout(layout: MessageLayout): MessageLinkLayout {
+  const { number, purpose, total, bytes } = Slot.fields;
+  return {
+    slots: MESSAGE_SLOTS,
+    slotStride: slotStride(layout),
+    slotBytes: layout.slotBytes,
+    number: number.offset,
+    purpose: purpose.offset,
+    total: total.offset,
+    bytes: bytes.offset,
+    data: Slot.size,
+  };
+}
+
 export class MessagePool {
   readonly #team: Team;
   readonly layout: MessageLayout;
@@ -43,7 +57,7 @@ export class MessagePool {
 
   constructor(team: Team) {
     this.#team = team;
-    this.layout = messageLayout(team.size);
+    this.layout = messageLayout(team.size, team.shared);
   }
 
   /** Where this rank finds its peers. Throws `systemError` when there is no memory for the pool. */
@@ -55,13 +69,7 @@ export class MessagePool {
   #open(): MessagePlaces {
     const { layout } = this;
     const { device, rank, area, areas, segments, shared, extend } = this.#team;
-    if (!shared) {
-      throw new TuttiError(
-        'invalidUsage',
-        'ranks that share no memory cannot send each other messages yet; use collectives',
-        { rank },
-      );
-    }
+    if (!shared) return this.#openMirrors();
     const pool = extend(messagePoolBytes(layout), PAGE);
     Atomics.store(device.i32, (area + POOL_WORD) >>> 2, (pool - device.segmentBase) | POOL_STATE.ready);
     for (const other of areas) if (other !== area) wakeDoorbell(device, other);
@@ -73,7 +81,50 @@ export class MessagePool {
       pool,
       poolWord: POOL_WORD,
       direct: true,
+      indexAt: () => rank,
       peer: (peer) => ({ control: areas[peer]!, segment: segments[peer]!, doorbell: areas[peer]! }),
+    };
+  }
+
+  /**
+   * Where ranks share no memory, one more pool plays those of all peers: its part for a peer is what the peer has for
+   * this rank. Somebody carries what appears there (Team.carryMessages).
+   */
+  #openMirrors(): MessagePlaces {
+    const { layout } = this;
+    const team = this.#team;
+    const { device, rank, area, extend } = team;
+    const pool = extend(messagePoolBytes(layout), PAGE);
+    const mirror = extend(messagePoolBytes(layout), PAGE);
+    // A control block of which nothing is used but the word that says where the pool is.
+    const control = extend(POOL_WORD + 4, PAGE);
+    Atomics.store(device.i32, (control + POOL_WORD) >>> 2, (mirror - device.segmentBase) | POOL_STATE.ready);
+    const known = new Set<number>();
+    const join = (peer: number) => {
+      known.add(peer);
+      const inbox = inboxOffset(layout, peer);
+      const outbox = outboxOffset(layout, peer);
+      team.carryMessages?.(peer, linkLayout(layout), {
+        sent: pool + outbox + Outbox.fields.sent.offset,
+        credit: pool + outbox + Outbox.fields.credit.offset,
+        slots: pool + inbox + Inbox.size,
+        mirrorSlots: mirror + inbox + Inbox.size,
+        mirrorCredit: mirror + outbox + Outbox.fields.credit.offset,
+      });
+    };
+    return {
+      layout,
+      rank,
+      control: area,
+      segment: device.segmentBase,
+      pool,
+      poolWord: POOL_WORD,
+      direct: false,
+      indexAt: (peer) => peer,
+      peer: (peer) => {
+        if (!known.has(peer)) join(peer);
+        return { control, segment: device.segmentBase, doorbell: team.carrier ?? 0 };
+      },
     };
   }
 
@@ -90,6 +141,16 @@ export class MessagePool {
     const pool = this.#poolOf(rank);
     if (pool === undefined) return undefined;
     return Inbox.at(this.#team.device.dataView, pool + inboxOffset(this.layout, from));
+  }
+
+  /** Whether this rank waits for a message from or to a peer. */
+  isBusy(kind: 'send' | 'receive', peer: number): boolean {
+    const pool = this.#places?.pool;
+    if (pool === undefined) return false;
+    const view = this.#team.device.dataView;
+    return kind === 'send'
+      ? Outbox.at(view, pool + outboxOffset(this.layout, peer)).get('busy') !== 0
+      : Inbox.at(view, pool + inboxOffset(this.layout, peer)).get('busy') !== 0;
   }
 
   /** Messages from one rank to another that each has begun to send or receive, as 32-bit counters. */

@@ -10,7 +10,13 @@ import { DoorbellWatch } from '../device/host/doorbell-watch.js';
 import { type ErrorCode, TuttiError } from '../errors/tutti-error.js';
 import { libc } from '../system/libc.js';
 import type { LinkSocket } from '../transport/net/link-socket.js';
-import { connectToPredecessor, ProxyListener } from '../transport/net/proxy-links.js';
+import { MessageLink } from '../transport/net/message-link.js';
+import {
+  type MessageLinkAddresses,
+  type MessageLinkLayout,
+  MessageMemory,
+} from '../transport/net/message-memory.js';
+import { connectForMessages, connectToPredecessor, ProxyListener } from '../transport/net/proxy-links.js';
 import { type RingChannelAddresses, type RingLayout, RingMemory } from '../transport/net/ring-memory.js';
 import { RingProxy } from '../transport/net/ring-proxy.js';
 import { encodeSuspicion } from './suspicion.js';
@@ -48,6 +54,16 @@ export type ToSocketProxy =
       readonly retry: RetryRule;
     }
   | { readonly kind: 'run' }
+  /** From now on messages go to and come from a peer. */
+  | {
+      readonly kind: 'peer';
+      readonly peer: number;
+      readonly address: SocketAddress;
+      readonly timeoutMs: number;
+      readonly retry: RetryRule;
+      readonly layout: MessageLinkLayout;
+      readonly places: MessageLinkAddresses;
+    }
   | { readonly kind: 'tell'; readonly word: number }
   | { readonly kind: 'close' };
 
@@ -81,6 +97,8 @@ class SocketProxyWorker {
   #proxy: RingProxy | undefined;
   #watch: DoorbellWatch | undefined;
   #timer: NodeJS.Timeout | undefined;
+  readonly #messages: MessageLink[] = [];
+  #isClosing = false;
   /** Messages are obeyed one after the other. */
   #last: Promise<void>;
 
@@ -136,7 +154,7 @@ class SocketProxyWorker {
       case 'connect': {
         const { address, timeoutMs, retry } = message;
         const { key, rank } = this.#start;
-        const place = { key, rank, prev: this.#prev, address, timeoutMs, retry };
+        const place = { key, rank, peer: this.#prev, address, timeoutMs, retry };
         const arrived = this.#listener!.arrived(timeoutMs);
         const [link] = await Promise.all([connectToPredecessor(place), arrived]);
         this.#fromPrev = link;
@@ -146,6 +164,9 @@ class SocketProxyWorker {
       case 'run':
         this.#run();
         this.#say({ kind: 'running' });
+        return;
+      case 'peer':
+        await this.#openMessages(message);
         return;
       case 'close':
         await this.#close();
@@ -162,7 +183,6 @@ class SocketProxyWorker {
       prev: encodeTrouble({ kind, culprit: prev }),
     });
     const links = { next: this.#listener!.take(), prev: this.#fromPrev! };
-    this.#listener!.close();
     this.#proxy = new RingProxy(
       {
         memory: new RingMemory(buffer, layout),
@@ -188,8 +208,44 @@ class SocketProxyWorker {
       links,
     );
     const proxy = this.#proxy;
-    this.#watch = new DoorbellWatch({ i32: this.#i32 }, this.#start.doorbell, () => proxy.look());
-    this.#timer = setInterval(() => proxy.tick(), LOOK_MS);
+    this.#watch = new DoorbellWatch({ i32: this.#i32 }, this.#start.doorbell, () => {
+      for (const link of this.#messages) link.look();
+      proxy.look();
+    });
+    this.#timer = setInterval(() => {
+      for (const link of this.#messages) link.look();
+      proxy.tick();
+    }, LOOK_MS);
+  }
+
+  /** The rank with the higher number opens the connection, when both have something to send or to receive. */
+  async #openMessages(message: Extract<ToSocketProxy, { kind: 'peer' }>): Promise<void> {
+    const { peer, address, timeoutMs, retry, layout, places } = message;
+    const { buffer, key, rank } = this.#start;
+    const attach = (socket: LinkSocket) => {
+      const link = new MessageLink(
+        {
+          memory: new MessageMemory(buffer, layout),
+          addresses: places,
+          hasOpened: rank > peer,
+          wake: () => this.#wake(),
+          onTrouble: (kind, reason) => this.#meetTrouble(peer, kind, reason),
+        },
+        socket,
+      );
+      this.#messages.push(link);
+    };
+    if (rank < peer) this.#listener!.awaitMessages(peer, attach);
+    else attach(await connectForMessages({ key, rank, peer, address, timeoutMs, retry }));
+  }
+
+  #meetTrouble(peer: number, kind: 'lost' | 'corrupt', reason: string): void {
+    if (this.#isClosing) return;
+    const word = encodeTrouble({ kind: kind === 'lost' ? 'peerDied' : 'corrupt', culprit: peer });
+    this.#proxy?.tell(Atomics.load(this.#i32, this.#abort) || word);
+    const isNew = this.#raise(word);
+    this.#wake();
+    if (isNew) this.#say({ kind: 'trouble', word, detail: reason });
   }
 
   #wake(): void {
@@ -201,11 +257,14 @@ class SocketProxyWorker {
   }
 
   async #close(): Promise<void> {
+    this.#isClosing = true;
     clearInterval(this.#timer);
     this.#watch?.stop();
     this.#listener?.close();
+    for (const link of this.#messages) link.close();
     if (this.#proxy === undefined) this.#fromPrev?.socket.destroy();
     await this.#proxy?.close();
+    for (const link of this.#messages) link.destroy();
     this.#start.port.close();
   }
 }

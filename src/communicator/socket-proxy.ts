@@ -125,6 +125,11 @@ export class SocketProxy {
     this.#running = true;
   }
 
+  /** Has messages between this rank and a peer carried from now on. */
+  carryMessages(message: Omit<Extract<ToSocketProxy, { kind: 'peer' }>, 'kind'>): void {
+    if (this.#closing === undefined) this.#send({ kind: 'peer', ...message });
+  }
+
   /** Tells the neighbours that this rank gives up; they pass it on. */
   tell(word: number): void {
     if (this.#closing === undefined) this.#send({ kind: 'tell', word });

@@ -120,6 +120,7 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
   const mirrorBytes = CONTROL_BYTES + bufferOffsets(shape).simple + shape.simpleBytes;
   const memory: number[] = [];
   let proxy: SocketProxy | undefined;
+  let addresses: readonly SocketAddress[] = [];
   const giveBack = () => {
     for (const address of memory.splice(0)) device.free(address);
   };
@@ -164,7 +165,7 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
       const { lost, stop } = watchLosses(bootstrap);
       const orLost = <T>(act: Promise<T>): Promise<T> => Promise.race([act, lost]);
       try {
-        const addresses = await together<SocketAddress>(parts, 'proxy addresses', () =>
+        addresses = await together<SocketAddress>(parts, 'proxy addresses', () =>
           orLost(started.listening()),
         );
         const retry = readRetryRule(process.env);
@@ -198,6 +199,12 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
         nextDoorbell: doorbell,
         prevDoorbell: doorbell,
       }),
+      carrier: doorbell,
+      carryMessages: (peer, layout, places) => {
+        const retry = readRetryRule(process.env);
+        const timeoutMs = settings.initTimeoutMs;
+        proxy?.carryMessages({ peer, address: addresses[peer]!, timeoutMs, retry, layout, places });
+      },
       extend: (bytes, align) => {
         const address = device.allocate(bytes, align);
         memory.push(address);

@@ -5,6 +5,7 @@
 
 import type { HostDevice } from '../device/host/host-device.js';
 import type { WaitPeer } from '../device/host/waiting.js';
+import type { MessageLinkAddresses, MessageLinkLayout } from '../transport/net/message-memory.js';
 import type { Suspicion } from '../transport/net/roll-call.js';
 import type { HostModel } from '../tuning/host/host-model.js';
 import type { RankAreaShape } from './rank-area.js';
@@ -46,6 +47,10 @@ export interface Team {
   readonly peers: readonly WaitPeer[];
   /** Who keeps this rank waiting, where that has been found out without sharing memory. */
   suspect?(): Suspicion | undefined;
+  /** For ranks that share no memory: has messages with a peer carried between these places. */
+  carryMessages?(peer: number, layout: MessageLinkLayout, places: MessageLinkAddresses): void;
+  /** Doorbell of whoever carries them. */
+  readonly carrier?: number;
   /** Everybody contributes bytes, everybody gets all, in rank order. */
   allGather(bytes: Uint8Array, label: string): Promise<Uint8Array[]>;
   barrier(label: string): Promise<void>;

@@ -160,6 +160,8 @@ export interface MessagePlaces {
   readonly poolWord: number;
   /** Whether ranks reach each other's buffers. */
   readonly direct: boolean;
+  /** Place of this rank's part in what plays the pool of a peer. */
+  indexAt(peer: number): number;
   peer(rank: number): { readonly control: number; readonly segment: number; readonly doorbell: number };
 }
 
@@ -187,7 +189,7 @@ export function writeMessageWork(
   streams: readonly MessageStream<HostMessage>[],
   parts: readonly (readonly PlacedPart[])[],
 ): void {
-  const { layout, rank, control, segment, pool, poolWord, direct } = places;
+  const { layout, control, segment, pool, poolWord, direct } = places;
   const blocks = descriptor + MessageWork.size;
   MessageWork.at(view, descriptor)
     .set('control', control)
@@ -200,8 +202,9 @@ export function writeMessageWork(
   let next = blocks + streams.length * MessageBlock.size;
   streams.forEach(({ kind, peer }, i) => {
     const there = kind === 'copy' ? { control, segment, doorbell: control } : places.peer(peer);
+    const index = places.indexAt(peer);
     const own = kind === 'send' ? outboxOffset(layout, peer) : inboxOffset(layout, peer);
-    const remote = kind === 'send' ? inboxOffset(layout, rank) : outboxOffset(layout, rank);
+    const remote = kind === 'send' ? inboxOffset(layout, index) : outboxOffset(layout, index);
     MessageBlock.at(view, blocks + i * MessageBlock.size)
       .set('kind', MESSAGE_BLOCKS[kind])
       .set('parts', parts[i]!.length)

@@ -20,6 +20,7 @@ describe(`messages between processes arrive whole (TUTTI_SEED=${SEED})`, () => {
   for (const ranks of effort([3], [1, 2, 3, 5, 8])) {
     it(`${ranks} ${ranks === 1 ? 'rank' : 'ranks'}`, () => battery(ranks));
   }
+  it('over sockets, 3 ranks', () => battery(3, { sockets: true }));
   it('a heap that is too small for the arrays, 3 ranks', () =>
     battery(3, {}, { TUTTI_HEAP_BYTES: `${8 << 20}`, NCCL_LL_BUFFSIZE: '8192', NCCL_BUFFSIZE: '32768' }));
 });

@@ -155,7 +155,14 @@ async function ring(size: number, channels = 1, wide = false): Promise<TestRank[
     listeners.map((_, rank) => {
       const prev = (rank + size - 1) % size;
       const address = listeners[prev]!.address;
-      return connectToPredecessor({ key, rank, prev, address, timeoutMs: 5000, retry: DEFAULT_RETRY_RULE });
+      return connectToPredecessor({
+        key,
+        rank,
+        peer: prev,
+        address,
+        timeoutMs: 5000,
+        retry: DEFAULT_RETRY_RULE,
+      });
     }),
   );
   await Promise.all(listeners.map((listener) => listener.arrived(5000)));
@@ -186,8 +193,8 @@ async function besieged(): Promise<{
   const below = await ProxyListener.open({ key, rank: 0, next: 1, host: '127.0.0.1' });
   const own = await ProxyListener.open({ key, rank: 1, next: 2, host: '127.0.0.1' });
   const [prev, next] = await Promise.all([
-    connectToPredecessor({ ...dialling, rank: 1, prev: 0, address: below.address }),
-    connectToPredecessor({ ...dialling, rank: 2, prev: 1, address: own.address }),
+    connectToPredecessor({ ...dialling, rank: 1, peer: 0, address: below.address }),
+    connectToPredecessor({ ...dialling, rank: 2, peer: 1, address: own.address }),
     below.arrived(5000),
     own.arrived(5000),
   ]);
@@ -490,7 +497,7 @@ describe('connections between proxies', () => {
       stranger.write(greeting);
       ends.push(() => stranger.destroy());
     }
-    const place = { rank: 1, prev: 0, address, timeoutMs: 5000, retry: { count: 0, sleepMs: 1 } };
+    const place = { rank: 1, peer: 0, address, timeoutMs: 5000, retry: { count: 0, sleepMs: 1 } };
     await expect(connectToPredecessor({ ...place, key: new Uint8Array(32) })).rejects.toMatchObject({
       code: 'invalidArgument',
     });

@@ -6,13 +6,12 @@
  */
 import type { Buffer } from '../../communicator/buffers.js';
 import type { Communicator } from '../../communicator/communicator.js';
-import type { PreparedOperation } from '../../communicator/prepared-operation.js';
 import { HostDevice } from '../../device/host/host-device.js';
-import { TuttiError } from '../../errors/tutti-error.js';
 import { arrayFor } from '../../kernel/numeric.js';
 import type { Combination } from './combinations.js';
 import type { DataSegment } from './data-plan.js';
 import { hostRankPlace } from './environment.js';
+import { type HostOperation, prepareHypercube } from './hypercube.js';
 import type { PerfRanks, Region, Sides, Timed, TimedLoop } from './perf-ranks.js';
 import type { RankPlace } from './report.js';
 import type { CollectiveName } from './sizes.js';
@@ -34,7 +33,7 @@ export interface HostRanksOptions {
   readonly memory: 'window' | 'array';
 }
 
-export class HostRanks implements PerfRanks<PreparedOperation> {
+export class HostRanks implements PerfRanks<HostOperation> {
   readonly #options: HostRanksOptions;
   readonly #ranks: LocalRank[];
   readonly #data: TestData;
@@ -102,7 +101,7 @@ export class HostRanks implements PerfRanks<PreparedOperation> {
     return this.#ranks[index]![buffer].subarray(from, from + bytes);
   }
 
-  prepare(index: number, combination: Combination, { input, output }: Sides): PreparedOperation {
+  prepare(index: number, combination: Combination, { input, output }: Sides): HostOperation {
     const { type, op, root } = combination;
     const { comm } = this.#ranks[index]!;
     const ArrayType = arrayFor(type) as unknown as new (
@@ -129,23 +128,32 @@ export class HostRanks implements PerfRanks<PreparedOperation> {
         return comm.prepare.reduceScatter(send, recv, reduction);
       case 'alltoall':
         return comm.prepare.allToAll(send, recv, { type });
-      default:
-        throw new TuttiError('invalidUsage', `${this.#options.collective} cannot be measured yet`);
+      case 'gather':
+        return comm.prepare.gather(send, recv, { type, ...rooted });
+      case 'scatter':
+        return comm.prepare.scatter(send, recv, { type, ...rooted });
+      case 'sendrecv':
+        return comm.prepare.group(() => {
+          void comm.send(send, (comm.rank + 1) % comm.size);
+          void comm.recv(recv, (comm.rank + comm.size - 1) % comm.size);
+        });
+      case 'hypercube':
+        return prepareHypercube(comm, send, recv);
     }
   }
 
-  async once(operations: readonly PreparedOperation[]): Promise<void> {
+  async once(operations: readonly HostOperation[]): Promise<void> {
     if (this.#threads) await Promise.all(operations.map((operation) => operation.start()));
     else operations[0]!.run();
   }
 
-  time(sequence: readonly (readonly PreparedOperation[])[], loop: TimedLoop): Promise<Timed> {
+  time(sequence: readonly (readonly HostOperation[])[], loop: TimedLoop): Promise<Timed> {
     return this.#threads ? this.#timeThreads(sequence, loop) : this.#timeInline(sequence, loop);
   }
 
   /** The loop of a rank that has this thread for itself. */
   async #timeInline(
-    sequence: readonly (readonly PreparedOperation[])[],
+    sequence: readonly (readonly HostOperation[])[],
     { blocking, perIteration, aggregated }: TimedLoop,
   ): Promise<Timed> {
     const operations = sequence.map((all) => all[0]!);
@@ -168,7 +176,7 @@ export class HostRanks implements PerfRanks<PreparedOperation> {
 
   /** The loop of ranks that share this thread: submit to all executors, then wait for all. */
   async #timeThreads(
-    sequence: readonly (readonly PreparedOperation[])[],
+    sequence: readonly (readonly HostOperation[])[],
     { blocking, perIteration, aggregated }: TimedLoop,
   ): Promise<Timed> {
     const samples: number[] = [];

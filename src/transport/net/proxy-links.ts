@@ -18,13 +18,21 @@ export interface ProxyPlace {
   readonly rank: number;
 }
 
-/** Where the successor connects to. */
+/** What a connection is for. Both ends of a pair of ranks agree on it. */
+const PURPOSES = { ring: 0, messages: 1 } as const;
+
+type Purpose = keyof typeof PURPOSES;
+
+/** Where the successor connects to, and peers with messages. */
 export class ProxyListener {
   readonly #rank: number;
   readonly #next: number;
   #listener: AuthenticatedListener | undefined;
   #socket: Socket | undefined;
   #onSocket: () => void = () => {};
+  /** Connections for messages that nobody has asked for yet, by peer, and who has asked for others. */
+  readonly #early = new Map<number, Socket>();
+  readonly #awaited = new Map<number, (link: LinkSocket) => void>();
 
   private constructor(rank: number, next: number) {
     this.#rank = rank;
@@ -50,7 +58,12 @@ export class ProxyListener {
   }
 
   #admit(identity: Uint8Array, socket: Socket): void {
-    if (!isIdentity(identity, this.#next, this.#rank)) {
+    const who = readIdentity(identity);
+    if (who?.purpose === PURPOSES.messages && who.to === this.#rank) {
+      this.#admitMessages(who.from, socket);
+      return;
+    }
+    if (who?.purpose !== PURPOSES.ring || who.from !== this.#next || who.to !== this.#rank) {
       socket.destroy();
       return;
     }
@@ -58,6 +71,27 @@ export class ProxyListener {
     this.#socket?.destroy();
     this.#socket = socket;
     this.#onSocket();
+  }
+
+  #admitMessages(peer: number, socket: Socket): void {
+    const take = this.#awaited.get(peer);
+    this.#awaited.delete(peer);
+    if (take !== undefined) {
+      take(LinkSocket.accepted(socket));
+      return;
+    }
+    this.#early.get(peer)?.destroy();
+    this.#early.set(peer, socket);
+    // A peer that is gone before anybody asks for it is reported by others.
+    socket.on('error', () => {});
+  }
+
+  /** Calls `take` with the connection that a peer opens for its messages, once it has. */
+  awaitMessages(peer: number, take: (link: LinkSocket) => void): void {
+    const socket = this.#early.get(peer);
+    this.#early.delete(peer);
+    if (socket === undefined) this.#awaited.set(peer, take);
+    else take(LinkSocket.accepted(socket));
   }
 
   /** Resolves when the successor has connected. Throws `timeout` naming it. */
@@ -93,34 +127,58 @@ export class ProxyListener {
   close(): void {
     void this.#listener?.close();
     this.#socket?.destroy();
+    for (const socket of this.#early.values()) socket.destroy();
   }
 }
 
-function isIdentity(identity: Uint8Array, from: number, to: number): boolean {
+interface Identity {
+  readonly from: number;
+  readonly to: number;
+  readonly purpose: number;
+}
+
+function readIdentity(identity: Uint8Array): Identity | undefined {
   try {
     const reader = new ByteReader(identity);
-    const matches = reader.u32() === from && reader.u32() === to;
+    const read = { from: reader.u32(), to: reader.u32(), purpose: reader.u32() };
     reader.finish();
-    return matches;
+    return read;
   } catch {
-    return false;
+    return undefined;
   }
+}
+
+export interface PeerPlace extends ProxyPlace {
+  readonly peer: number;
+  readonly address: SocketAddress;
+  readonly timeoutMs: number;
+  readonly retry: RetryRule;
 }
 
 /**
  * Opens the connection on which the predecessor's slices come.
  * @throws TuttiError as `dial`
  */
-export async function connectToPredecessor(
-  place: ProxyPlace & { prev: number; address: SocketAddress; timeoutMs: number; retry: RetryRule },
-): Promise<LinkSocket> {
-  const { key, rank, prev, address, timeoutMs, retry } = place;
+export function connectToPredecessor(place: PeerPlace): Promise<LinkSocket> {
+  return connectTo(place, 'ring');
+}
+
+/**
+ * Opens the connection for messages with a peer.
+ * @throws TuttiError as `dial`
+ */
+export function connectForMessages(place: PeerPlace): Promise<LinkSocket> {
+  return connectTo(place, 'messages');
+}
+
+async function connectTo(place: PeerPlace, purpose: Purpose): Promise<LinkSocket> {
+  const { key, rank, peer, address, timeoutMs, retry } = place;
   const deadline = new Deadline(timeoutMs);
-  const identity = new ByteWriter().u32(rank).u32(prev).finish();
+  const identity = new ByteWriter().u32(rank).u32(peer).u32(PURPOSES[purpose]).finish();
   let link: LinkSocket | undefined;
   const dialing = {
     address,
-    name: `rank ${prev}`,
+    name: `rank ${peer}`,
     deadline,
     retry,
     signal: new AbortController().signal,

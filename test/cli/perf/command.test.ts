@@ -40,7 +40,9 @@ async function measured(args: string, env: NodeJS.ProcessEnv = {}): Promise<Pars
   expect(table.failedChecks).toBe(0);
   for (const row of table.rows) {
     // What cannot be done in place says N/A there.
-    const sides = table.program === 'alltoall_perf' ? [row.outOfPlace] : [row.outOfPlace, row.inPlace];
+    const sides = ['alltoall_perf', 'sendrecv_perf'].includes(table.program)
+      ? [row.outOfPlace]
+      : [row.outOfPlace, row.inPlace];
     if (sides.length === 1) expect(row.inPlace).toEqual({ timeUs: NaN, algbw: NaN, busbw: NaN });
     for (const side of sides) {
       expect(side.wrong).toBe(0);
@@ -62,18 +64,30 @@ describe('tutti perf', () => {
     ['broadcast', 'none', 0],
     ['reduce', 'sum', 0],
     ['alltoall', 'none', -1],
+    ['gather', 'none', 0],
+    ['scatter', 'none', 0],
+    ['sendrecv', 'none', -1],
   ] as const)('%s verifies every size between processes and between threads', async (name, op, root) => {
     for (const where of ['-n 2', '-t 3']) {
       const ranks = Number(where.slice(3));
       const table = await measured(`${name} ${where} -b 96 -e 96K -f 16 --iters 3`);
       expect(table.program).toBe(`${name}_perf`);
       expect(table.devices).toHaveLength(ranks);
-      const blocks = ['all_gather', 'reduce_scatter', 'alltoall'].includes(name) ? ranks : 1;
+      const blocks = ['all_gather', 'reduce_scatter', 'alltoall', 'gather', 'scatter'].includes(name)
+        ? ranks
+        : 1;
       expect(sizes(table)).toEqual([96, 1536, 24576]);
       expect(column(table, 'count')).toEqual(sizes(table).map((bytes) => bytes / 4 / blocks));
       expect(column(table, 'type')).toEqual(Array(3).fill('float'));
       expect(column(table, 'op')).toEqual(Array(3).fill(op));
       expect(column(table, 'root')).toEqual(Array(3).fill(root));
+    }
+  });
+
+  it('hypercube verifies every size', async () => {
+    for (const where of ['-n 2', '-t 4']) {
+      const table = await measured(`hypercube ${where} -b 64 -e 16K -f 16 --iters 3`);
+      expect(column(table, 'op')).toEqual(['', '', '']);
     }
   });
 
@@ -191,7 +205,8 @@ describe('the exit status of tutti perf', () => {
     ['all_reduce -n 2 -t 2', /processes \(-n\) or threads/],
     ['broadcast -n 2 -r 2', /root 2 is not a rank/],
     ['all_reduse', /all_reduse/],
-    ['scatter -n 2 --device host', /cannot be measured on host memory yet/],
+    ['hypercube -n 2 --device cuda', /cannot be measured on GPUs yet/],
+    ['hypercube -n 3', /not 3/],
     [
       'all_reduce --device cuda -n 2 --algo Ring',
       /--algo: algorithms and protocols cannot be chosen on GPUs/,

@@ -2,7 +2,7 @@
  * A rank whose behaviour the test chooses. Started by fork; says what happens by messages: `{ joined }`,
  * `{ looping }`, and at the end `{ end: { error?, result?, afterMs, at } }`.
  */
-import { Communicator, parseUniqueId } from '../../../dist/index.js';
+import { Communicator, group, parseUniqueId } from '../../../dist/index.js';
 
 const { id, rank, size, behaviour, options = {}, ...rest } = JSON.parse(process.argv[2]);
 
@@ -31,8 +31,38 @@ async function loop(comm) {
   }
 }
 
+/** Messages around the ring, for ever, or a gather. */
+async function messages(comm) {
+  const { form, count = 200_000 } = rest;
+  const isHeap = !form.includes('array');
+  const make = (length) => (isHeap ? comm.alloc(Float32Array, length) : new Float32Array(length));
+  const [send, recv, all] = [make(count), make(count), make(count * size)];
+  const record = () => {
+    comm.send(send, (rank + 1) % size);
+    comm.recv(recv, (rank + size - 1) % size);
+  };
+  const prepared = comm.prepare.group(record);
+  await comm.barrier();
+  await tell({ looping: true });
+  for (;;) {
+    if (form.startsWith('group')) await group(record);
+    else if (form.startsWith('sync')) comm.groupSync(record);
+    else if (form.startsWith('gather')) comm.gatherSync(send, all);
+    else prepared.run();
+  }
+}
+
 const behaviours = {
   loop,
+  messages,
+  /** Rank 0 waits for a message of the last rank, which does not send. */
+  async unsent(comm) {
+    const data = comm.alloc(Float32Array, 1000);
+    await comm.barrier();
+    if (rank === 0) await comm.recv(data, size - 1);
+    // Longer than the time limit: the rank that waits is the first to know.
+    else await new Promise((resolve) => setTimeout(resolve, 1500));
+  },
   /** The last rank stays away for a while, or for ever. */
   async late(comm) {
     const data = comm.alloc(Float32Array, 1000);
