@@ -9,7 +9,7 @@
 import { styleText } from 'node:util';
 import { readLaunchEnvironment } from '../bootstrap/launch-environment.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { communicatorOptions, type Variant, variants } from './perf/algorithms.js';
+import { communicatorOptions, requireChoices, type Variant, variants } from './perf/algorithms.js';
 import { type Combination, combinations } from './perf/combinations.js';
 import { reportedEnvironment, requiredBusBandwidth } from './perf/environment.js';
 import { createReportFile, formatJsonReport, type ReportFile } from './perf/json-report.js';
@@ -199,8 +199,8 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
       );
     }
     role = roleOf(options, device);
-    if (device === 'cuda') refuseChoices(options);
-    tables = variants(options.collective, options);
+    requireChoices(options.collective, options);
+    tables = variants(options.collective, options, device);
     // Unknown names are told before anything starts.
     for (const table of tables) communicatorOptions(options.collective, table, process.env);
     const ranks = role.kind === 'parent' ? role.processes : role.kind === 'all' ? role.ranks : undefined;
@@ -277,7 +277,7 @@ async function measureTable(
   seconds: number | undefined,
 ): Promise<TableOutcome> {
   const limits = options.timeoutSeconds > 0 ? { timeoutMs: options.timeoutSeconds * 1000 } : {};
-  const choices = device === 'host' ? communicatorOptions(options.collective, table, process.env) : {};
+  const choices = communicatorOptions(options.collective, table, process.env);
   let opened: OpenRanks | undefined;
   try {
     opened = await openRanks(device, role, options, { ...limits, ...choices });
@@ -291,16 +291,6 @@ async function measureTable(
     await opened?.close().catch(() => {});
     return { status: error.code === 'timeout' ? 4 : 3, isStuck: !REFUSALS.includes(error.code) };
   }
-}
-
-/** GPUs choose by themselves. */
-function refuseChoices({ algo, proto }: PerfOptions): void {
-  const given = algo === undefined ? proto && '--proto' : '--algo';
-  if (given === undefined) return;
-  throw new TuttiError(
-    'invalidArgument',
-    `${given}: algorithms and protocols cannot be chosen on GPUs yet; leave it out, or measure with --device host`,
-  );
 }
 
 /** What the user typed: the ranks that this command starts get fewer arguments. */

@@ -74,6 +74,8 @@ export interface Settings {
   readonly peerToPeer: boolean;
   readonly switches: SwitchSettings;
   readonly shape: RankAreaShape;
+  /** What of the shape somebody has asked for. */
+  readonly asked: Partial<RankAreaShape>;
 }
 
 /** Ten minutes, as PyTorch gives NCCL: longer than any pause of a healthy job, short enough to end a dead one. */
@@ -96,9 +98,9 @@ function integer(env: Environment, name: string, least: number, most: number): n
 }
 
 /** A buffer is eight slots of whole 512-byte grains. */
-function bufferBytes(env: Environment, name: string, standard: number): number {
-  const bytes = integer(env, name, STEPS * 512, 1 << 30) ?? standard;
-  if (bytes % (STEPS * 512) !== 0) {
+function bufferBytes(env: Environment, name: string): number | undefined {
+  const bytes = integer(env, name, STEPS * 512, 1 << 30);
+  if (bytes !== undefined && bytes % (STEPS * 512) !== 0) {
     throw new TuttiError('invalidUsage', `${name}=${bytes} must be a multiple of ${STEPS * 512}`);
   }
   return bytes;
@@ -176,7 +178,10 @@ function switchSettings(options: CommunicatorOptions, env: Environment): SwitchS
 }
 
 export function resolveSettings(options: CommunicatorOptions, env: Environment): Settings {
-  const channels = options.channels ?? integer(env, 'NCCL_MIN_NCHANNELS', 1, MAX_CHANNELS) ?? 1;
+  const askedChannels = options.channels ?? integer(env, 'NCCL_MIN_NCHANNELS', 1, MAX_CHANNELS);
+  const channels = askedChannels ?? 1;
+  const llBytes = bufferBytes(env, 'NCCL_LL_BUFFSIZE');
+  const simpleBytes = bufferBytes(env, 'NCCL_BUFFSIZE');
   if (!Number.isInteger(channels) || channels < 1 || channels > MAX_CHANNELS) {
     throw new TuttiError(
       'invalidArgument',
@@ -203,8 +208,13 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
       flag('sockets', options.sockets) ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),
     shape: {
       channels,
-      llBytes: bufferBytes(env, 'NCCL_LL_BUFFSIZE', LL_BUFFER_BYTES),
-      simpleBytes: bufferBytes(env, 'NCCL_BUFFSIZE', SIMPLE_BUFFER_BYTES),
+      llBytes: llBytes ?? LL_BUFFER_BYTES,
+      simpleBytes: simpleBytes ?? SIMPLE_BUFFER_BYTES,
+    },
+    asked: {
+      ...(askedChannels === undefined ? {} : { channels: askedChannels }),
+      ...(llBytes === undefined ? {} : { llBytes }),
+      ...(simpleBytes === undefined ? {} : { simpleBytes }),
     },
   };
 }

@@ -132,6 +132,22 @@ function treePlaces(ranks: number, rank: number): GpuTreePlace[] {
   });
 }
 
+/** Roles of a rank's blocks in both trees in turn; null where a block has nothing to do. */
+function blockRoles(trees: readonly GpuTreePlace[], split: boolean): (string | null)[] {
+  return trees.flatMap(({ parent, children }) => {
+    const role = { parent: parent !== -1, children: children.length };
+    if (!split) return [treeRoleName({ part: 'both', ...role })];
+    if (parent === -1) return [treeRoleName({ part: 'root', ...role }), null];
+    return [treeRoleName({ part: 'up', ...role }), treeRoleName({ part: 'down', ...role })];
+  });
+}
+
+/** The roles of all ranks. */
+function allRoles(ranks: number, split: boolean): string[] {
+  const all = Array.from({ length: ranks }, (_, rank) => blockRoles(treePlaces(ranks, rank), split));
+  return [...new Set(all.flat().filter((role) => role !== null))].sort();
+}
+
 function treePlan(
   team: GpuTeam,
   call: GpuCall,
@@ -153,23 +169,17 @@ function treePlan(
     protocol === 'Simple' && room >= 1 && bytes / Math.min(wanted, evenly(room)) > SPLIT_CHUNKS * slot;
   const channels = Math.min(wanted, split ? evenly(room) : evenly(most));
   const shares = sharesOf(call, protocol, channels, slot, form);
+  // One program for all: ranks that share a GPU load it once, before any of them waits in it for the others.
+  const roles = allRoles(team.ranks, split);
   const trees = treePlaces(team.ranks, rank);
-  /** Roles of the blocks of both trees in turn; null where a block has nothing to do. */
-  const blockRoles = trees.flatMap(({ parent, children }): (string | null)[] => {
-    const role = { parent: parent !== -1, children: children.length };
-    if (!split) return [treeRoleName({ part: 'both', ...role })];
-    if (parent === -1) return [treeRoleName({ part: 'root', ...role }), null];
-    return [treeRoleName({ part: 'up', ...role }), treeRoleName({ part: 'down', ...role })];
-  });
-  const roles = [...new Set(blockRoles.filter((role) => role !== null))].sort();
   const { type, op } = reductionOf(call);
   return {
     blocks: split ? 2 * channels : channels,
-    key: [split ? 'split' : 'unsplit', roles.join(',')],
+    key: [split ? 'split' : 'unsplit'],
     shares: { ...shares, window: STEPS * shares.chunk },
     details: {
       trees,
-      roles: blockRoles.map((role) => (role === null ? roles.length : roles.indexOf(role))),
+      roles: blockRoles(trees, split).map((role) => (role === null ? roles.length : roles.indexOf(role))),
     },
     build: (traits, parameters) =>
       gpuTree(traits, { ...parameters, protocol, reduction: { type, op }, split, roles }),

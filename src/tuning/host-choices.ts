@@ -43,6 +43,8 @@ export interface HostChoices extends HostLists {
   namesAlgorithms(collective: Collective): boolean;
   /** Protocols of {LL, Simple} that are allowed; both when nothing is said. */
   protocols(collective: Collective): readonly RingProtocol[];
+  /** True when nothing restricts the protocols of the collective. */
+  anyProtocol(collective: Collective): boolean;
 }
 
 /**
@@ -78,6 +80,8 @@ export function hostChoices(
         (protocol) => row === undefined || row[NCCL_PROTOCOLS.indexOf(protocol)] !== Choice.OFF,
       );
     },
+    anyProtocol: (collective) =>
+      rowOf(protocols, collective)?.every((choice) => choice !== Choice.OFF) ?? true,
   };
 }
 

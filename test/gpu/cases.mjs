@@ -2,7 +2,8 @@
  * Random calls of one communicator's ranks in this process: buffers with guards around them, poisoned outputs, results
  * compared with the reference bit by bit.
  */
-import { ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import { encode } from '#src/kernel/numeric.js';
 import { arrayOf, bitsOf, COLLECTIVES, difference, expected, lengths } from './reference.mjs';
 
 const REDUCING = ['allReduce', 'reduce', 'reduceScatter'];
@@ -21,6 +22,38 @@ export function randomCase(random, ranks, most) {
     offsets: Array.from({ length: ranks }, () => [random.below(GUARD), random.below(GUARD)]),
     seed: random.word(),
   };
+}
+
+/**
+ * A random call of one of these collectives whose result does not depend on the order of the ranks: its inputs are small
+ * whole numbers (`exact`), of which the type holds every sum and product.
+ */
+export function exactCase(random, ranks, most, { collectives, averages = true }) {
+  const one = randomCase(random, ranks, most);
+  const collective = random.pick(collectives);
+  const halves = ELEMENT_TYPES[one.type].kind !== 'float' || (ranks & (ranks - 1)) === 0;
+  const op = one.op === 'avg' && !(averages && halves) ? 'sum' : one.op;
+  return { ...one, collective, op, inPlace: one.inPlace && collective !== 'allToAll', exact: true };
+}
+
+/** Small whole numbers, as an array of the type. */
+function wholeArray(type, length, seed) {
+  const { size, kind } = ELEMENT_TYPES[type];
+  const most = size === 1 && kind === 'float' ? 1 : 2;
+  const least = kind === 'unsigned' ? 0 : -most;
+  const values = Array.from({ length: most - least + 1 }, (_, i) => encode(type, least + i || 0));
+  const array = new (arrayOf(type))(length);
+  const Bits = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array }[size];
+  const bits = new Bits(array.buffer);
+  let state = seed | 1;
+  for (let i = 0; i < length; i++) {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    const value = values[(state >>> 8) % values.length];
+    bits[i] = size === 8 ? value : Number(value);
+  }
+  return array;
 }
 
 export function describe({ collective, type, op, root, count, inPlace }) {
@@ -66,7 +99,8 @@ export async function prepareRank(comm, one, rank, ranks, dry = false) {
   const { type, count } = one;
   const Class = arrayOf(type);
   const length = lengths(one, rank, ranks);
-  const sends = randomArray(type, length.send, one.seed + rank * 7919);
+  const makeInput = one.exact === true ? wholeArray : randomArray;
+  const sends = makeInput(type, length.send, one.seed + rank * 7919);
   if (dry) return { sends };
   const place = one.inPlace ? inPlaceParts(one, rank) : undefined;
   const [sendOffset, recvOffset] = one.offsets[rank];

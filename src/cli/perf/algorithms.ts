@@ -7,8 +7,10 @@ import type { Collective } from '../../collectives/control-block.js';
 import { ALGORITHMS, type Algorithm, isDirect, protocolsOf, supports } from '../../collectives/registry.js';
 import type { CommunicatorOptions } from '../../communicator/settings.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { GPU_ALGORITHMS, GPU_PROTOCOLS, type GpuAlgorithm } from '../../tuning/gpu-selection.js';
 import { functionName, hostChoices } from '../../tuning/host-choices.js';
 import { EACH } from './options.js';
+import type { PerfDevice } from './role.js';
 import type { CollectiveName } from './sizes.js';
 
 /** One table: values of --algo and --proto, absent where nobody asked. */
@@ -29,21 +31,33 @@ const COLLECTIVE_OF: Partial<Record<CollectiveName, Collective>> = {
 const isEach = (text: string | undefined): boolean => text?.toLowerCase() === EACH;
 
 /** The tables of a run. `each` gives all pairs of algorithm and protocol that have a program for the collective. */
-export function variants(collective: CollectiveName, { algo, proto }: Variant): Variant[] {
+export function variants(
+  collective: CollectiveName,
+  { algo, proto }: Variant,
+  device: PerfDevice = 'host',
+): Variant[] {
   if (!isEach(algo) && !isEach(proto)) return [{ ...keep('algo', algo), ...keep('proto', proto) }];
   const known = COLLECTIVE_OF[collective];
-  const able = ALGORITHMS.filter((algorithm) => known !== undefined && supports(algorithm, known));
+  const there: readonly Algorithm[] = device === 'cuda' ? GPU_ALGORITHMS : ALGORITHMS;
+  const able = there.filter((algorithm) => known !== undefined && supports(algorithm, known));
   const algorithms = isEach(algo) ? able : algo === undefined ? able : [named(algo, able, collective)];
   return algorithms.flatMap((algorithm): Variant[] => {
     // Direct programs have nothing to choose between.
     if (isDirect(algorithm)) return isEach(proto) || proto === undefined ? [{ algo: algorithm }] : [];
-    const all = protocolsOf(algorithm);
+    const all = device === 'cuda' ? GPU_PROTOCOLS[algorithm as GpuAlgorithm] : protocolsOf(algorithm);
     const protocols = isEach(proto)
       ? all
       : all.filter((one) => proto === undefined || one.toLowerCase() === proto.toLowerCase());
     if (proto === undefined) return [{ algo: algorithm }];
     return protocols.map((protocol) => ({ algo: algorithm, proto: protocol }));
   });
+}
+
+/** Throws `invalidArgument` for a choice where there is nothing to choose between. */
+export function requireChoices(collective: CollectiveName, { algo, proto }: Variant): void {
+  const given = algo === undefined ? proto && '--proto' : '--algo';
+  if (given === undefined || COLLECTIVE_OF[collective] !== undefined) return;
+  throw new TuttiError('invalidArgument', `${given}: ${collective} has one algorithm only; leave it out`);
 }
 
 function named(text: string, able: readonly Algorithm[], collective: CollectiveName): Algorithm {

@@ -34,6 +34,8 @@ export interface GpuLaunch {
   readonly key: string;
   /** What it is, for people. */
   readonly label: string;
+  /** Why it was chosen, where somebody has restricted what may be. */
+  readonly reason?: string;
   readonly blocks: number;
   readonly threads: number;
   /**

@@ -152,6 +152,12 @@ export function gpuShape(team: GpuTeam, call: GpuCall): GpuShape {
   return directShape(team, collective, bytes);
 }
 
+/** The shape for a call whose program somebody else has chosen. */
+export function shapeWith(program: GpuShape['program'], team: GpuTeam, call: GpuCall): GpuShape {
+  const bytes = callBytes(call);
+  return program === 'LL' ? lowLatencyShape(team, bytes) : directShape(team, call.collective, bytes);
+}
+
 /** Whether a launch of so much may begin before the one before in its stream is over; see GpuLaunch. */
 export function mayOverlap(team: GpuTeam, call: GpuCall): boolean {
   const most = call.collective === 'allReduce' ? 64 * MB : 8 * MB;

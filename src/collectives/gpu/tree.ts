@@ -20,7 +20,7 @@ export interface GpuTreeParameters extends ConnectorParameters {
   readonly protocol: 'LL' | 'Simple';
   readonly reduction: Reduction;
   readonly split: boolean;
-  /** The roles of the rank's blocks, each once; the descriptor holds indices of this list. A number beyond it: idle. */
+  /** The roles of all ranks' blocks, each once; the descriptor holds indices of this list. A number beyond it: idle. */
   readonly roles: readonly string[];
 }
 
@@ -96,7 +96,7 @@ function linksOf({ part, parent, children }: TreeRole, near: Neighbours) {
   }
 }
 
-/** The tree program of a rank; its descriptor is ConnectorWork. */
+/** The tree program of all ranks; its descriptor is ConnectorWork. */
 export function gpuTree(traits: Traits, parameters: GpuTreeParameters): Program {
   const { protocol, reduction, split, roles } = parameters;
   // What the blocks of two trees do with several children takes the registers that more packets under way would.

@@ -4,10 +4,10 @@ import { type CudaDriver, cudaDriver } from '../../device/cuda/driver.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { CudaCommunicator } from './cuda-communicator.js';
 import { type CudaDeviceName, isCudaDeviceName } from './cuda-device-name.js';
-import { GPU_PROGRAMS, type GpuPrograms } from './gpu-programs.js';
+import { GPU_PROGRAMS, type GpuPrograms, gpuProgramsFor, type ProgramSettings } from './gpu-programs.js';
 import { createLocalCudaTeams } from './local-cuda-team.js';
 
-export interface LocalCudaOptions {
+export interface LocalCudaOptions extends Partial<ProgramSettings> {
   readonly timeoutMs: number;
   readonly peerToPeer?: boolean;
   readonly check?: boolean;
@@ -20,8 +20,10 @@ export interface LocalCudaOptions {
 /** Communicators of ranks on these GPUs, in rank order. One GPU may be named several times. */
 export async function createLocalCudaCommunicators(
   names: readonly CudaDeviceName[],
-  { timeoutMs, driver, programs = GPU_PROGRAMS, ...options }: LocalCudaOptions,
+  { timeoutMs, driver, choices, asked = {}, programs: given, ...options }: LocalCudaOptions,
 ): Promise<CudaCommunicator[]> {
+  const usual = choices === undefined ? GPU_PROGRAMS : gpuProgramsFor({ choices, asked });
+  const programs = given ?? usual;
   const wrong = names.findIndex((name) => !isCudaDeviceName(name));
   if (names.length === 0 || wrong >= 0) {
     throw new TuttiError(

@@ -63,8 +63,9 @@ export class CudaOperation implements Launchable {
   get explanation(): string {
     const bytes = callBytes(this.call);
     if (this.#plan === undefined) return this.call.count === 0 ? 'nothing to do' : 'one rank: a copy';
-    const { label, blocks, threads } = this.#plan;
-    return `${label}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads`;
+    const { label, blocks, threads, reason } = this.#plan;
+    const why = reason === undefined ? '' : ` (${reason})`;
+    return `${label}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads${why}`;
   }
 
   /**

@@ -5,7 +5,7 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import type { Settings } from '../settings.js';
 import { CudaCommunicator } from './cuda-communicator.js';
 import { isCudaDeviceName } from './cuda-device-name.js';
-import { GPU_PROGRAMS } from './gpu-programs.js';
+import { gpuProgramsFor } from './gpu-programs.js';
 import { openCudaProcessTeam } from './process-cuda-team.js';
 
 /**
@@ -24,7 +24,10 @@ export async function joinOnGpu(
     const driver = cudaDriver();
     return { driver, device: driver.device(name.index) };
   };
-  const team = await openCudaProcessTeam(bootstrap, open, { settings, programs: GPU_PROGRAMS });
+  const team = await openCudaProcessTeam(bootstrap, open, {
+    settings,
+    programs: gpuProgramsFor(settings),
+  });
   try {
     return new CudaCommunicator(team, settings.timeoutMs);
   } catch (error) {

@@ -54,6 +54,7 @@ export async function openCudaProcessTeam(
       open,
       heap: () => host ?? HostDevice.shared({ localRanks: size }),
       sizes: programs.sizes,
+      agreement: programs.agreement,
       peerToPeer: settings.peerToPeer,
       identity,
     });

@@ -43,6 +43,8 @@ export interface Introduction extends Report, RankGpu {
   readonly noSegment?: string;
   /** Offset of the board in the segment. */
   readonly board: number;
+  /** See GpuPrograms. */
+  readonly agreement: string;
 }
 
 /** Where a rank's area is, and whether it could map the boards of all. */
@@ -87,6 +89,19 @@ function checkOneHost(bootstrap: Bootstrap): void {
   );
 }
 
+/** Throws `invalidUsage` when ranks would choose different programs; every rank throws the same. */
+function checkAgreement(introductions: readonly Introduction[]): void {
+  const [first] = introductions;
+  const other = introductions.findIndex(({ agreement }) => agreement !== first!.agreement);
+  if (other < 0) return;
+  const [ours, theirs] = [first!, introductions[other]!].map(({ agreement }) => agreement || 'any');
+  throw new TuttiError(
+    'invalidUsage',
+    `rank 0 and rank ${other} allow different algorithms: ${ours} and ${theirs}; set NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE and NCCL_MIN_NCHANNELS (or the options) alike on all ranks`,
+    { rank: other },
+  );
+}
+
 /** Uuids of the GPUs that this process sees and this GPU does not reach. */
 function unreachableFrom(driver: CudaDriver, device: CudaDevice): string[] {
   return Array.from({ length: driver.deviceCount }, (_, index) => driver.device(index))
@@ -122,6 +137,8 @@ export interface MeetingOptions {
   /** The memory of the host to share; throws where there is none. */
   readonly heap: () => HostDevice;
   readonly sizes: AreaSizes;
+  /** See GpuPrograms. */
+  readonly agreement: string;
   readonly peerToPeer: boolean;
   /** What tells this rank's process from others. */
   readonly identity: string;
@@ -151,7 +168,7 @@ export interface ProcessMeeting {
 /** Brings the ranks of a bootstrap together. Throws, at all ranks alike, what any of them has met. */
 export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOptions): Promise<ProcessMeeting> {
   const { rank, size } = bootstrap;
-  const { open, heap, sizes, peerToPeer, identity } = options;
+  const { open, heap, sizes, agreement, peerToPeer, identity } = options;
   const windows: PeerWindow[] = [];
   const opened: (OpenedMemory | RegisteredMemory)[] = [];
   let gpu: { driver: CudaDriver; device: CudaDevice } | undefined;
@@ -191,6 +208,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
           ? { noSegment: host.windows.reason }
           : { segment: new TextDecoder().decode(encodeAnnouncement(announcement)) }),
         board: resources.board - host.segmentBase,
+        agreement,
       };
     };
     const introductions = await exchange<Introduction>(
@@ -200,6 +218,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
     );
     checkReports(introductions);
     checkSharing(introductions);
+    checkAgreement(introductions);
     const { driver, device } = gpu!;
     const own = resources!;
     const host = shared!;

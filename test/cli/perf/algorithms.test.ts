@@ -36,6 +36,20 @@ describe('tables', () => {
     expect(names(variants('reduce', { algo: 'each', proto: 'LL' }))).toEqual(['Ring/LL']);
   });
 
+  it('of all algorithms and protocols on GPUs are those that have programs there', () => {
+    const each = { algo: 'each', proto: 'each' };
+    expect(names(variants('all_reduce', each, 'cuda'))).toEqual([
+      'OneShot/-',
+      'TwoShot/-',
+      'Ring/LL',
+      'Ring/Simple',
+      'Tree/LL',
+      'Tree/Simple',
+    ]);
+    expect(names(variants('all_gather', { algo: 'PAT', proto: 'each' }, 'cuda'))).toEqual(['PAT/Simple']);
+    expect(() => variants('reduce', { algo: 'PAT', proto: 'each' }, 'cuda')).toThrow('reduce has OneShot');
+  });
+
   it('refuse each protocol of an algorithm that does not do the collective', () => {
     expect(() => variants('reduce', { algo: 'Tree', proto: 'each' })).toThrow(
       'reduce has OneShot, TwoShot, Ring',

@@ -207,10 +207,7 @@ describe('the exit status of tutti perf', () => {
     ['all_reduse', /all_reduse/],
     ['hypercube -n 2 --device cuda', /cannot be measured on GPUs yet/],
     ['hypercube -n 3', /not 3/],
-    [
-      'all_reduce --device cuda -n 2 --algo Ring',
-      /--algo: algorithms and protocols cannot be chosen on GPUs/,
-    ],
+    ['scatter --device cuda -n 2 --algo Ring', /--algo: scatter has one algorithm only/],
     ['all_reduce -K 3', /-K/],
     ['all_reduce --memory gpu', /gpu/],
   ])('is 255 for %s', async (args, words) => {

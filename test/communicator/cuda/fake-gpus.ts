@@ -9,13 +9,18 @@ import { MESSAGE_FORM } from '#src/collectives/gpu/message-launch.js';
 import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
 import { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
 import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
-import type { GpuPrograms } from '#src/communicator/cuda/gpu-programs.js';
+import {
+  type GpuPrograms,
+  gpuProgramsFor,
+  type ProgramSettings,
+} from '#src/communicator/cuda/gpu-programs.js';
 import { openCudaProcessTeam } from '#src/communicator/cuda/process-cuda-team.js';
 import { resolveSettings } from '#src/communicator/settings.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
 import { HostDevice } from '#src/device/host/host-device.js';
 import { TuttiError } from '#src/errors/tutti-error.js';
 import { interpreterTraits } from '#src/kernel/interpreter/traits.js';
+import type { ConnectorForm } from '#src/planning/gpu-connector-plan.js';
 import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
 
 // Machine code of a fake driver must not be found by anybody, nor be left behind.
@@ -38,19 +43,18 @@ const HEAP_BYTES = 16 << 20;
 const LL_BYTES = 256;
 
 /** Programs whose functions the fake driver finds by their names. */
-export function fakePrograms(driver: FakeDriver): GpuPrograms {
-  return {
+export function fakePrograms(driver: FakeDriver, settings?: ProgramSettings): GpuPrograms {
+  const shapeWith: GpuPrograms['shapeWith'] = (program) =>
+    program === 'LL'
+      ? { program: 'LL', blocks: 2, threads: 8 }
+      : { program: 'Direct', blocks: 2, threads: 8, unroll: 2, residency: 1, copies: 'push' };
+  const base: GpuPrograms = {
     sizes: SIZES,
+    agreement: '',
+    shapeWith,
     launch: (team: GpuTeam, call: GpuCall) => {
       const small = call.count <= LL_BYTES / 8;
-      return launchOf(
-        team,
-        call,
-        small
-          ? { program: 'LL', blocks: 2, threads: 8 }
-          : { program: 'Direct', blocks: 2, threads: 8, unroll: 2, residency: 1, copies: 'push' },
-        SIZES,
-      );
+      return launchOf(team, call, shapeWith(small ? 'LL' : 'Direct', team, call), SIZES);
     },
     messages: {
       ...MESSAGE_FORM,
@@ -67,24 +71,52 @@ export function fakePrograms(driver: FakeDriver): GpuPrograms {
       return { name, ptx: `.visible .entry ${name}` };
     },
   };
+  if (settings === undefined) return base;
+  const sized = { ...settings, asked: { channels: 2, llBytes: 1024, simpleBytes: 512, ...settings.asked } };
+  return gpuProgramsFor(sized, base, FORM);
+}
+
+/** Few threads, and channels for little data. */
+const FORM: ConnectorForm = {
+  threads: 8,
+  leastThreads: 4,
+  channelBytes: { LL: 128, Simple: 256 },
+  grainBytes: { LL: 16, Simple: 64 },
+};
+
+export interface FakeOptions {
+  timeoutMs?: number;
+  check?: boolean;
+  env?: Readonly<Record<string, string>>;
+  /** As NCCL_ALGO and NCCL_PROTO, of all ranks or by rank. */
+  algorithm?: string | readonly string[];
+  protocol?: string;
+}
+
+/** The settings that a rank's options stand for. */
+function settingsOf(options: FakeOptions, rank = 0) {
+  const { timeoutMs = 5000, check = false, env = {}, algorithm, protocol } = options;
+  const name = typeof algorithm === 'string' ? algorithm : algorithm?.[rank];
+  return resolveSettings(
+    {
+      timeoutMs,
+      check,
+      ...(name === undefined ? {} : { algorithm: name }),
+      ...(protocol === undefined ? {} : { protocol }),
+    },
+    env,
+  );
 }
 
 /** Communicators of ranks on these GPUs that take each other for processes. */
 export async function fakeProcesses(
   gpus: readonly number[],
-  options: FakeDriverOptions & {
-    timeoutMs?: number;
-    check?: boolean;
-    fail?: FakeDriver['failures'];
-    env?: Readonly<Record<string, string>>;
-  } = {},
+  options: FakeDriverOptions & FakeOptions & { fail?: FakeDriver['failures'] } = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, check = false, fail, env = {}, ...rest } = options;
+  const { timeoutMs = 5000, check, fail, env, algorithm, protocol, ...rest } = options;
   const fake = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   for (const [name, failure] of fail ?? []) fake.failures.set(name, failure);
   const driver = new CudaDriver(fake);
-  const settings = resolveSettings({ timeoutMs, check }, env);
-  const programs = fakePrograms(fake);
   const root = await createUniqueId();
   const { id } = root;
   const hosts: HostDevice[] = [];
@@ -98,6 +130,8 @@ export async function fakeProcesses(
     gpus.map(async (gpu, rank) => {
       const bootstrap = await Bootstrap.connect({ id, rank, size: gpus.length, timeoutMs: 10_000 });
       const open = () => ({ driver, device: driver.device(gpu) });
+      const settings = settingsOf(options, rank);
+      const programs = fakePrograms(fake, settings);
       const host = new HostDevice({ heapBytes: HEAP_BYTES, localRanks: gpus.length });
       hosts.push(host);
       const more = { settings, programs, chunkBytes: 65536, identity: `process of rank ${rank}`, host };
@@ -124,14 +158,20 @@ export interface FakeGpus {
 /** Communicators of ranks on these GPUs; they are closed at the end of the test. */
 export async function fakeGpus(
   gpus: readonly number[],
-  options: FakeDriverOptions & { timeoutMs?: number; check?: boolean } = {},
+  options: FakeDriverOptions & FakeOptions = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, check = false, ...rest } = options;
+  const { timeoutMs = 5000, check = false, algorithm, protocol, env, ...rest } = options;
   const driver = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   const cudaDriver = new CudaDriver(driver);
   const comms = await createLocalCudaCommunicators(
     gpus.map((gpu) => cuda(gpu)),
-    { timeoutMs, check, driver: cudaDriver, programs: fakePrograms(driver), chunkBytes: 65536 },
+    {
+      timeoutMs,
+      check,
+      driver: cudaDriver,
+      programs: fakePrograms(driver, settingsOf(options)),
+      chunkBytes: 65536,
+    },
   );
   onTestFinished(async () => {
     await Promise.all(comms.map((comm) => comm.close()));

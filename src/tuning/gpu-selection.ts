@@ -1,0 +1,201 @@
+/**
+ * Which algorithm and protocol runs a collective on GPUs.
+ *
+ * By default the programs in which all ranks meet, as measured (collectives/gpu/shape.ts): *OneShot* with LL, where every
+ * rank gets what it needs from everybody and computes alone, and *TwoShot* with Simple, where ranks read and write each
+ * other's buffers. NCCL_ALGO and NCCL_PROTO, or the communicator's options, leave fewer: rings, trees and PAT over
+ * connections run where they are asked for, that is where a list leaves nothing in which ranks meet.
+ *
+ * As on host memory a call without a candidate fails, and an algorithm with one protocol is used with it whatever the
+ * list of protocols says, if it is asked for by name.
+ */
+
+import type { Collective } from '../collectives/control-block.js';
+import { callBytes, type GpuCall, type GpuShape, type GpuTeam } from '../collectives/gpu/call.js';
+import type { ConnectorKind } from '../collectives/gpu/connectors.js';
+import { gpuShape } from '../collectives/gpu/shape.js';
+import { ALGORITHMS, type Algorithm, supports } from '../collectives/registry.js';
+import type { RingProtocol } from '../collectives/ring.js';
+import { TuttiError } from '../errors/tutti-error.js';
+import { functionName, type HostChoices } from './host-choices.js';
+import { timeText } from './report/quantities.js';
+
+export type GpuAlgorithm = 'OneShot' | 'TwoShot' | ConnectorKind;
+
+/** An algorithm with a protocol. */
+export interface GpuWay {
+  readonly algorithm: GpuAlgorithm;
+  readonly protocol: RingProtocol;
+}
+
+export interface GpuSelection extends GpuWay {
+  /** Why, in words. */
+  readonly reason: string;
+}
+
+/** Protocols of the algorithms, those in which ranks meet first. */
+export const GPU_PROTOCOLS: Readonly<Record<GpuAlgorithm, readonly RingProtocol[]>> = {
+  OneShot: ['LL'],
+  TwoShot: ['Simple'],
+  Ring: ['LL', 'Simple'],
+  Tree: ['LL', 'Simple'],
+  PAT: ['Simple'],
+};
+
+export const GPU_ALGORITHMS = Object.keys(GPU_PROTOCOLS) as readonly GpuAlgorithm[];
+
+const MEETING: Readonly<Record<GpuShape['program'], GpuWay>> = {
+  LL: { algorithm: 'OneShot', protocol: 'LL' },
+  Direct: { algorithm: 'TwoShot', protocol: 'Simple' },
+};
+
+/** Collectives that lists can speak of. */
+type ListedCollective = Exclude<Collective, 'barrier'>;
+
+function isListed(collective: GpuCall['collective']): collective is ListedCollective {
+  return collective !== 'barrier' && collective !== 'gather' && collective !== 'scatter';
+}
+
+/** The program in which ranks meet, of a way; undefined for those over connections. */
+export function meetingProgram({ algorithm }: GpuWay): GpuShape['program'] | undefined {
+  return algorithm === 'OneShot' ? 'LL' : algorithm === 'TwoShot' ? 'Direct' : undefined;
+}
+
+/** A way with what is in its way. */
+interface Candidate extends GpuWay {
+  readonly obstacle: string | undefined;
+}
+
+const NOT_LISTED = 'not in the list';
+
+function obstacleTo({ algorithm, protocol }: GpuWay, collective: ListedCollective, choices: HostChoices) {
+  if (!choices.allowsAlgorithm(collective, algorithm)) return NOT_LISTED;
+  const able = GPU_PROTOCOLS[algorithm];
+  if (choices.anyProtocol(collective)) return undefined;
+  const allowed = choices.protocols(collective);
+  if (allowed.includes(protocol)) return undefined;
+  if (able.length === 1 && !choices.anyAlgorithm(collective)) return undefined;
+  return able.some((one) => allowed.includes(one)) ? NOT_LISTED : `has ${able.join(' and ')} only`;
+}
+
+function candidatesFor(collective: ListedCollective, choices: HostChoices): Candidate[] {
+  return GPU_ALGORITHMS.filter((algorithm) => supports(algorithm, collective)).flatMap((algorithm) =>
+    GPU_PROTOCOLS[algorithm].map((protocol) => ({
+      algorithm,
+      protocol,
+      obstacle: obstacleTo({ algorithm, protocol }, collective, choices),
+    })),
+  );
+}
+
+/** Microseconds of a hop, and GB/s of a rank in each direction, of connections on two H200 joined by NVLink. */
+const HOP_MICROSECONDS: Readonly<Record<RingProtocol, number>> = { LL: 2, Simple: 4 };
+const GIGABYTES_PER_SECOND: Readonly<Record<RingProtocol, number>> = { LL: 100, Simple: 250 };
+
+/** Predicted time over connections, microseconds. */
+export function predictOverConnections(
+  { ranks: n }: GpuTeam,
+  call: GpuCall,
+  { algorithm, protocol }: GpuWay,
+): number {
+  const bytes = callBytes(call);
+  const depth = Math.ceil(Math.log2(Math.max(2, n)));
+  let hops = n - 1;
+  /** Bytes that a rank sends. */
+  let traffic = bytes;
+  if (algorithm === 'Tree') {
+    hops = 2 * depth;
+    traffic = n === 2 ? bytes : 2 * bytes;
+  } else if (call.collective === 'allReduce') {
+    hops = 2 * (n - 1);
+    traffic = (2 * (n - 1) * bytes) / n;
+  } else if (call.collective === 'allToAll') {
+    hops = (n * (n - 1)) / 2;
+    traffic = hops * bytes;
+  } else if (call.collective === 'allGather' || call.collective === 'reduceScatter') {
+    if (algorithm === 'PAT') hops = depth;
+    traffic = (n - 1) * bytes;
+  }
+  return hops * HOP_MICROSECONDS[protocol] + traffic / (1000 * GIGABYTES_PER_SECOND[protocol]);
+}
+
+const nameOf = ({ algorithm, protocol }: GpuWay) => `${algorithm} with ${protocol}`;
+
+/** The way of a call. Throws `invalidUsage` when lists leave none. */
+export function selectOnGpu(team: GpuTeam, call: GpuCall, choices: HostChoices): GpuSelection {
+  const measured = MEETING[gpuShape(team, call).program];
+  const { collective } = call;
+  if (!isListed(collective)) return { ...measured, reason: 'there is nothing else' };
+  const isAverage = call.op === 'avg' && collective === 'reduceScatter';
+  const candidates = candidatesFor(collective, choices).map((one) =>
+    one.algorithm === 'PAT' && isAverage && one.obstacle === undefined
+      ? { ...one, obstacle: 'does no averages' }
+      : one,
+  );
+  const able = candidates.filter(({ obstacle }) => obstacle === undefined);
+  const isSame = (way: GpuWay) => way.algorithm === measured.algorithm && way.protocol === measured.protocol;
+  const meeting = able.find(isSame) ?? able.find((way) => meetingProgram(way) !== undefined);
+  if (meeting !== undefined) {
+    const { algorithm, protocol } = meeting;
+    const others = able.some((way) => way.algorithm !== algorithm);
+    const what = isSame(meeting) ? 'measured to be the fastest' : 'ranks meet';
+    return { algorithm, protocol, reason: others ? what : `${algorithm} was asked for` };
+  }
+  const [first, second] = able
+    .map((way) => ({ ...way, time: predictOverConnections(team, call, way) }))
+    .sort((a, b) => a.time - b.time);
+  if (first === undefined) throw noCandidate(collective, choices, candidates);
+  const { algorithm, protocol } = first;
+  if (second === undefined || able.every((way) => way.algorithm === algorithm)) {
+    return { algorithm, protocol, reason: `${algorithm} was asked for` };
+  }
+  const reason = `${timeText(first.time)} predicted, ${timeText(second.time)} with ${nameOf(second)}`;
+  return { algorithm, protocol, reason };
+}
+
+function noCandidate(
+  collective: ListedCollective,
+  choices: HostChoices,
+  candidates: readonly Candidate[],
+): TuttiError {
+  const set = [
+    ...(choices.algorithm === undefined ? [] : [` NCCL_ALGO was set to ${choices.algorithm}.`]),
+    ...(choices.protocol === undefined ? [] : [` NCCL_PROTO was set to ${choices.protocol}.`]),
+  ].join('');
+  const hindered = candidates
+    .filter(({ obstacle }) => obstacle !== undefined && obstacle !== NOT_LISTED)
+    .map(({ algorithm, obstacle }) => `${algorithm} ${obstacle}`);
+  const unable = ALGORITHMS.filter(
+    (name) => choices.allowsAlgorithm(collective, name) && !hasProgram(name, collective),
+  ).map((name) => `${name} does not do ${functionName(collective)} on GPUs`);
+  const asked = [...new Set([...hindered, ...unable])];
+  const why = asked.length === 0 ? 'no name of the list has a program for GPUs' : asked.join(', ');
+  return new TuttiError(
+    'invalidUsage',
+    `No algorithm/protocol available for function ${functionName(collective)}:${set} ${why}; ` +
+      'leave the variable or option out, or add Ring to it',
+  );
+}
+
+function hasProgram(name: Algorithm, collective: ListedCollective): boolean {
+  return (GPU_ALGORITHMS as readonly string[]).includes(name) && supports(name, collective);
+}
+
+const LISTED: readonly ListedCollective[] = [
+  'allReduce',
+  'allGather',
+  'reduceScatter',
+  'broadcast',
+  'reduce',
+  'allToAll',
+];
+
+/** Algorithms for whose connections there must be room, by what lists leave. */
+export function connectorsNeeded(choices: HostChoices): ConnectorKind[] {
+  const needed = LISTED.flatMap((collective) => {
+    const able = candidatesFor(collective, choices).filter(({ obstacle }) => obstacle === undefined);
+    if (able.some((way) => meetingProgram(way) !== undefined)) return [];
+    return able.map(({ algorithm }) => algorithm as ConnectorKind);
+  });
+  return (['Ring', 'Tree', 'PAT'] as const).filter((kind) => needed.includes(kind));
+}

@@ -1,0 +1,99 @@
+/** Rings, trees and PAT asked for on GPUs of a fake driver: results, what is chosen, and what cannot be. */
+import { describe, expect, it } from 'vitest';
+import { effort } from '../../effort.js';
+import { fakeGpus, fakeProcesses } from './fake-gpus.js';
+
+/** Whole numbers that every order of additions gives alike. */
+const input = (count: number, rank: number) => Float32Array.from({ length: count }, (_, i) => rank + (i % 9));
+
+const SIZES = effort([70], [1, 5, 64, 300, 999]);
+
+type Comms = Awaited<ReturnType<typeof fakeGpus>>['comms'];
+
+async function filled(comms: Comms, count: number) {
+  const buffers = comms.map((comm) => comm.alloc(Float32Array, Math.max(1, count)));
+  await Promise.all(buffers.map((buffer, rank) => buffer.copyFrom(input(count, rank))));
+  return buffers;
+}
+
+async function checkAllReduce(comms: Comms, count: number): Promise<void> {
+  const buffers = await filled(comms, count);
+  await Promise.all(comms.map((comm, rank) => comm.allReduce(buffers[rank]!, buffers[rank]!)));
+  const right = Float32Array.from({ length: count }, (_, i) =>
+    comms.reduce((sum, _comm, rank) => sum + input(count, rank)[i]!, 0),
+  );
+  for (const buffer of buffers) expect(await buffer.read()).toEqual(right);
+}
+
+async function checkAllGather(comms: Comms, count: number): Promise<void> {
+  const sends = await filled(comms, count);
+  const recvs = comms.map((comm) => comm.alloc(Float32Array, comms.length * count));
+  await Promise.all(comms.map((comm, rank) => comm.allGather(sends[rank]!, recvs[rank]!)));
+  const right = Float32Array.from(comms.flatMap((_, rank) => [...input(count, rank)]));
+  for (const buffer of recvs) expect(await buffer.read()).toEqual(right);
+}
+
+describe.each([
+  ['ranks of one process', fakeGpus],
+  ['processes', fakeProcesses],
+] as const)('%s', (_, open) => {
+  it.each([
+    ['Ring', 'LL'],
+    ['Ring', 'Simple'],
+    ['Tree', 'LL'],
+    ['Tree', 'Simple'],
+    ['TwoShot', 'Simple'],
+    ['OneShot', 'LL'],
+  ])('reduce with %s and %s where it is asked for', async (algorithm, protocol) => {
+    const { comms } = await open([0, 1, 1], { algorithm, protocol, seed: 3 });
+    for (const count of SIZES) await checkAllReduce(comms, count);
+    const [buffer] = await filled(comms, 8);
+    const prepared = comms[0]!.prepare.allReduce(buffer!, buffer!);
+    const name = { TwoShot: 'Direct', OneShot: 'LL' }[algorithm] ?? `${algorithm} with ${protocol}`;
+    expect(prepared.explanation).toBe(
+      `${name}: 32 bytes in ${algorithm.endsWith('Shot') ? '2 blocks of 8' : '1 block of 4'} threads (${algorithm} was asked for)`,
+    );
+  });
+
+  it('gather with PAT where it is asked for, and refuse what it does not do', async () => {
+    const { comms } = await open([0, 1, 1], { algorithm: 'PAT', seed: 4 });
+    for (const count of SIZES) await checkAllGather(comms, count);
+    const [a] = await filled(comms, 3);
+    expect(() => comms[0]!.prepare.allReduce(a!, a!)).toThrow(
+      'No algorithm/protocol available for function AllReduce: NCCL_ALGO was set to PAT. PAT does not do AllReduce on GPUs; leave the variable or option out, or add Ring to it',
+    );
+    const wide = comms[0]!.alloc(Float32Array, 9);
+    expect(() => comms[0]!.prepare.reduceScatter(wide, a!, { op: 'avg' })).toThrow('PAT does no averages');
+  });
+});
+
+describe('lists of algorithms', () => {
+  it('go on with what is measured where they leave it', async () => {
+    const { comms } = await fakeGpus([0, 1], { algorithm: '^Ring', protocol: '^LL128' });
+    const [a] = await filled(comms, 8);
+    const { explanation } = comms[0]!.prepare.allReduce(a!, a!);
+    expect(explanation).toBe('LL: 32 bytes in 2 blocks of 8 threads (measured to be the fastest)');
+  });
+
+  it('choose between connections by what is predicted', async () => {
+    const { comms } = await fakeGpus([0, 1, 1, 0], { algorithm: 'Ring,Tree' });
+    const [a] = await filled(comms, 8);
+    const { explanation } = comms[0]!.prepare.allReduce(a!, a!);
+    expect(explanation).toMatch(/^Tree with LL: .* us predicted, .* us with Ring with LL\)$/);
+    await checkAllReduce(comms, 40);
+  });
+
+  it('leave calls without a program an error that says what to do', async () => {
+    const { comms } = await fakeGpus([0, 1], { algorithm: 'NVLS', protocol: 'Simple' });
+    const [a] = await filled(comms, 8);
+    expect(() => comms[0]!.prepare.allReduce(a!, a!)).toThrow(
+      'NCCL_ALGO was set to NVLS. NCCL_PROTO was set to Simple. NVLS does not do AllReduce on GPUs',
+    );
+    await expect(comms[0]!.allReduce(a!, a!)).rejects.toMatchObject({ code: 'invalidUsage' });
+  });
+
+  it('must be the same at all ranks', async () => {
+    const opened = fakeProcesses([0, 1], { algorithm: ['Ring', 'Tree'] });
+    await expect(opened).rejects.toThrow('rank 0 and rank 1 allow different algorithms');
+  });
+});
