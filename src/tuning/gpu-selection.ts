@@ -1,9 +1,9 @@
 /**
  * Which algorithm and protocol runs a collective on GPUs.
  *
- * By default the programs in which all ranks meet, as measured (collectives/gpu/shape.ts): *OneShot* with LL, where every
- * rank gets what it needs from everybody and computes alone, and *TwoShot* with Simple, where ranks read and write each
- * other's buffers. NCCL_ALGO and NCCL_PROTO, or the communicator's options, leave fewer: rings, trees and PAT over
+ * By default the programs in which all ranks meet, as measured (collectives/gpu/shape.ts): *OneShot* with LL or LL128,
+ * where every rank gets what it needs from everybody and computes alone, and *TwoShot* with Simple, where ranks read and
+ * write each other's buffers. NCCL_ALGO and NCCL_PROTO, or the communicator's options, leave fewer: rings, trees and PAT over
  * connections run where they are asked for, that is where a list leaves nothing in which ranks meet.
  *
  * As on host memory a call without a candidate fails, and an algorithm with one protocol is used with it whatever the
@@ -13,19 +13,19 @@
 import type { Collective } from '../collectives/control-block.js';
 import { callBytes, type GpuCall, type GpuShape, type GpuTeam } from '../collectives/gpu/call.js';
 import type { ConnectorKind } from '../collectives/gpu/connectors.js';
-import { gpuShape } from '../collectives/gpu/shape.js';
+import { gpuShape, shapeWith } from '../collectives/gpu/shape.js';
 import { ALGORITHMS, type Algorithm, supports } from '../collectives/registry.js';
-import type { RingProtocol } from '../collectives/ring.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { functionName, type HostChoices } from './host-choices.js';
 import { timeText } from './report/quantities.js';
 
 export type GpuAlgorithm = 'OneShot' | 'TwoShot' | ConnectorKind;
+export type GpuProtocol = 'LL' | 'LL128' | 'Simple';
 
 /** An algorithm with a protocol. */
 export interface GpuWay {
   readonly algorithm: GpuAlgorithm;
-  readonly protocol: RingProtocol;
+  readonly protocol: GpuProtocol;
 }
 
 export interface GpuSelection extends GpuWay {
@@ -34,8 +34,8 @@ export interface GpuSelection extends GpuWay {
 }
 
 /** Protocols of the algorithms, those in which ranks meet first. */
-export const GPU_PROTOCOLS: Readonly<Record<GpuAlgorithm, readonly RingProtocol[]>> = {
-  OneShot: ['LL'],
+export const GPU_PROTOCOLS: Readonly<Record<GpuAlgorithm, readonly GpuProtocol[]>> = {
+  OneShot: ['LL', 'LL128'],
   TwoShot: ['Simple'],
   Ring: ['LL', 'Simple'],
   Tree: ['LL', 'Simple'],
@@ -46,6 +46,8 @@ export const GPU_ALGORITHMS = Object.keys(GPU_PROTOCOLS) as readonly GpuAlgorith
 
 const MEETING: Readonly<Record<GpuShape['program'], GpuWay>> = {
   LL: { algorithm: 'OneShot', protocol: 'LL' },
+  LL128: { algorithm: 'OneShot', protocol: 'LL128' },
+  Push: { algorithm: 'TwoShot', protocol: 'Simple' },
   Direct: { algorithm: 'TwoShot', protocol: 'Simple' },
 };
 
@@ -56,9 +58,14 @@ function isListed(collective: GpuCall['collective']): collective is ListedCollec
   return collective !== 'barrier' && collective !== 'gather' && collective !== 'scatter';
 }
 
-/** The program in which ranks meet, of a way; undefined for those over connections. */
-export function meetingProgram({ algorithm }: GpuWay): GpuShape['program'] | undefined {
-  return algorithm === 'OneShot' ? 'LL' : algorithm === 'TwoShot' ? 'Direct' : undefined;
+/** What a program in which ranks meet is called in lists. */
+export function wayOf(program: GpuShape['program']): GpuWay {
+  return MEETING[program];
+}
+
+/** Whether ranks meet in it, in place of having connections. */
+export function isMeeting({ algorithm }: GpuWay): boolean {
+  return algorithm === 'OneShot' || algorithm === 'TwoShot';
 }
 
 /** A way with what is in its way. */
@@ -70,12 +77,12 @@ const NOT_LISTED = 'not in the list';
 
 function obstacleTo({ algorithm, protocol }: GpuWay, collective: ListedCollective, choices: HostChoices) {
   if (!choices.allowsAlgorithm(collective, algorithm)) return NOT_LISTED;
+  if (choices.allowsProtocol(collective, protocol)) return undefined;
   const able = GPU_PROTOCOLS[algorithm];
-  if (choices.anyProtocol(collective)) return undefined;
-  const allowed = choices.protocols(collective);
-  if (allowed.includes(protocol)) return undefined;
   if (able.length === 1 && !choices.anyAlgorithm(collective)) return undefined;
-  return able.some((one) => allowed.includes(one)) ? NOT_LISTED : `has ${able.join(' and ')} only`;
+  return able.some((one) => choices.allowsProtocol(collective, one))
+    ? NOT_LISTED
+    : `has ${able.join(' and ')} only`;
 }
 
 function candidatesFor(collective: ListedCollective, choices: HostChoices): Candidate[] {
@@ -88,9 +95,18 @@ function candidatesFor(collective: ListedCollective, choices: HostChoices): Cand
   );
 }
 
+/** What is in the way of a candidate that lists allow, for this call. */
+function hindrance(team: GpuTeam, call: GpuCall, { algorithm, protocol }: GpuWay): string | undefined {
+  if (algorithm === 'PAT' && call.op === 'avg' && call.collective === 'reduceScatter')
+    return 'does no averages';
+  if (algorithm !== 'OneShot' || protocol !== 'LL128') return undefined;
+  if (!team.wholeLines) return 'does LL128 only where all GPUs are joined by NVLink';
+  return shapeWith('LL128', team, call) === undefined ? 'does LL128 only with data for one round' : undefined;
+}
+
 /** Microseconds of a hop, and GB/s of a rank in each direction, of connections on two H200 joined by NVLink. */
-const HOP_MICROSECONDS: Readonly<Record<RingProtocol, number>> = { LL: 2, Simple: 4 };
-const GIGABYTES_PER_SECOND: Readonly<Record<RingProtocol, number>> = { LL: 100, Simple: 250 };
+const HOP_MICROSECONDS: Readonly<Record<GpuProtocol, number>> = { LL: 2, LL128: 2, Simple: 4 };
+const GIGABYTES_PER_SECOND: Readonly<Record<GpuProtocol, number>> = { LL: 100, LL128: 200, Simple: 250 };
 
 /** Predicted time over connections, microseconds. */
 export function predictOverConnections(
@@ -126,15 +142,13 @@ export function selectOnGpu(team: GpuTeam, call: GpuCall, choices: HostChoices):
   const measured = MEETING[gpuShape(team, call).program];
   const { collective } = call;
   if (!isListed(collective)) return { ...measured, reason: 'there is nothing else' };
-  const isAverage = call.op === 'avg' && collective === 'reduceScatter';
-  const candidates = candidatesFor(collective, choices).map((one) =>
-    one.algorithm === 'PAT' && isAverage && one.obstacle === undefined
-      ? { ...one, obstacle: 'does no averages' }
-      : one,
-  );
+  const candidates = candidatesFor(collective, choices).map((one) => ({
+    ...one,
+    obstacle: one.obstacle ?? hindrance(team, call, one),
+  }));
   const able = candidates.filter(({ obstacle }) => obstacle === undefined);
   const isSame = (way: GpuWay) => way.algorithm === measured.algorithm && way.protocol === measured.protocol;
-  const meeting = able.find(isSame) ?? able.find((way) => meetingProgram(way) !== undefined);
+  const meeting = able.find(isSame) ?? able.find(isMeeting);
   if (meeting !== undefined) {
     const { algorithm, protocol } = meeting;
     const others = able.some((way) => way.algorithm !== algorithm);
@@ -194,7 +208,7 @@ const LISTED: readonly ListedCollective[] = [
 export function connectorsNeeded(choices: HostChoices): ConnectorKind[] {
   const needed = LISTED.flatMap((collective) => {
     const able = candidatesFor(collective, choices).filter(({ obstacle }) => obstacle === undefined);
-    if (able.some((way) => meetingProgram(way) !== undefined)) return [];
+    if (able.some(isMeeting)) return [];
     return able.map(({ algorithm }) => algorithm as ConnectorKind);
   });
   return (['Ring', 'Tree', 'PAT'] as const).filter((kind) => needed.includes(kind));

@@ -43,8 +43,8 @@ export interface HostChoices extends HostLists {
   namesAlgorithms(collective: Collective): boolean;
   /** Protocols of {LL, Simple} that are allowed; both when nothing is said. */
   protocols(collective: Collective): readonly RingProtocol[];
-  /** True when nothing restricts the protocols of the collective. */
-  anyProtocol(collective: Collective): boolean;
+  /** Whether a protocol of NCCL is allowed, host memory has it or not. */
+  allowsProtocol(collective: Collective, protocol: (typeof NCCL_PROTOCOLS)[number]): boolean;
 }
 
 /**
@@ -80,8 +80,8 @@ export function hostChoices(
         (protocol) => row === undefined || row[NCCL_PROTOCOLS.indexOf(protocol)] !== Choice.OFF,
       );
     },
-    anyProtocol: (collective) =>
-      rowOf(protocols, collective)?.every((choice) => choice !== Choice.OFF) ?? true,
+    allowsProtocol: (collective, protocol) =>
+      rowOf(protocols, collective)?.[NCCL_PROTOCOLS.indexOf(protocol)] !== Choice.OFF,
   };
 }
 

@@ -9,6 +9,7 @@ import type { CommunicatorOptions } from '../../communicator/settings.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { GPU_ALGORITHMS, GPU_PROTOCOLS, type GpuAlgorithm } from '../../tuning/gpu-selection.js';
 import { functionName, hostChoices } from '../../tuning/host-choices.js';
+import { NCCL_PROTOCOLS } from '../../tuning/names.js';
 import { EACH } from './options.js';
 import type { PerfDevice } from './role.js';
 import type { CollectiveName } from './sizes.js';
@@ -42,9 +43,12 @@ export function variants(
   const able = there.filter((algorithm) => known !== undefined && supports(algorithm, known));
   const algorithms = isEach(algo) ? able : algo === undefined ? able : [named(algo, able, collective)];
   return algorithms.flatMap((algorithm): Variant[] => {
-    // Direct programs have nothing to choose between.
-    if (isDirect(algorithm)) return isEach(proto) || proto === undefined ? [{ algo: algorithm }] : [];
-    const all = device === 'cuda' ? GPU_PROTOCOLS[algorithm as GpuAlgorithm] : protocolsOf(algorithm);
+    const all: readonly string[] =
+      device === 'cuda' ? GPU_PROTOCOLS[algorithm as GpuAlgorithm] : protocolsOf(algorithm);
+    // Direct programs with one protocol have nothing to choose between.
+    if (isDirect(algorithm) && all.length === 1) {
+      return isEach(proto) || proto === undefined ? [{ algo: algorithm }] : [];
+    }
     const protocols = isEach(proto)
       ? all
       : all.filter((one) => proto === undefined || one.toLowerCase() === proto.toLowerCase());
@@ -97,12 +101,14 @@ export function communicatorOptions(
   };
   const choices = hostChoices(lists, names);
   const allowed = ALGORITHMS.filter((algorithm) => choices.allowsAlgorithm(known, algorithm));
-  const protocols = choices.protocols(known);
+  const protocols = NCCL_PROTOCOLS.filter((protocol) => choices.allowsProtocol(known, protocol));
   const prefix = functionName(known);
   return {
     ...(allowed.length < ALGORITHMS.length && {
       algorithm: `${prefix}:${allowed.length > 0 ? allowed.join(',') : lists.algorithm}`,
     }),
-    ...(protocols.length < 2 && { protocol: `${prefix}:${protocols.length > 0 ? protocols[0] : 'LL128'}` }),
+    ...(protocols.length < NCCL_PROTOCOLS.length && {
+      protocol: `${prefix}:${protocols.length > 0 ? protocols.join(',') : lists.protocol}`,
+    }),
   };
 }

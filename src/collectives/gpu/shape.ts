@@ -152,9 +152,17 @@ export function gpuShape(team: GpuTeam, call: GpuCall): GpuShape {
   return directShape(team, collective, bytes);
 }
 
-/** The shape for a call whose program somebody else has chosen. */
-export function shapeWith(program: GpuShape['program'], team: GpuTeam, call: GpuCall): GpuShape {
+/**
+ * The shape for a call whose program somebody else has chosen; undefined where the program cannot do it: LL128 takes what
+ * fits into one round.
+ */
+export function shapeWith(
+  program: 'LL' | 'LL128' | 'Direct',
+  team: GpuTeam,
+  call: GpuCall,
+): GpuShape | undefined {
   const bytes = callBytes(call);
+  if (program === 'LL128') return ll128Shape(team, bytes);
   return program === 'LL' ? lowLatencyShape(team, bytes) : directShape(team, call.collective, bytes);
 }
 

@@ -1,16 +1,17 @@
 /** Where the kernels of a communicator on GPUs come from: choice, sizes of areas, and text. */
 import { type AreaSizes, GPU_AREA } from '../../collectives/gpu/area.js';
-import type { GpuCall, GpuShape, GpuTeam } from '../../collectives/gpu/call.js';
+import type { GpuCall, GpuTeam } from '../../collectives/gpu/call.js';
 import type { ConnectorKind, ConnectorSizes } from '../../collectives/gpu/connectors.js';
-import { type GpuLaunch, gpuLaunch, launchOf } from '../../collectives/gpu/launch.js';
+import { type GpuLaunch, gpuLaunch, launchOf, type MeetingLaunch } from '../../collectives/gpu/launch.js';
 import { MESSAGE_FORM, type MessageForm } from '../../collectives/gpu/message-launch.js';
 import { shapeWith } from '../../collectives/gpu/shape.js';
 import { STEPS } from '../../collectives/ring-connection.js';
 import type { KernelText } from '../../device/cuda/kernel-library.js';
+import { TuttiError } from '../../errors/tutti-error.js';
 import { architectureFor, compilePtx } from '../../kernel/ptx/compile.js';
 import { ptxTraits } from '../../kernel/ptx/traits.js';
 import { CONNECTOR_FORM, type ConnectorForm, connectorLaunch } from '../../planning/gpu-connector-plan.js';
-import { connectorsNeeded, meetingProgram, selectOnGpu } from '../../tuning/gpu-selection.js';
+import { connectorsNeeded, selectOnGpu, wayOf } from '../../tuning/gpu-selection.js';
 import type { Settings } from '../settings.js';
 
 /** What text is made of. */
@@ -22,7 +23,7 @@ export interface GpuPrograms {
   /** What rank `rank` launches for a call. */
   launch(team: GpuTeam, call: GpuCall, rank: number): GpuLaunch;
   /** The shape of a call whose program is chosen already. */
-  shapeWith(program: GpuShape['program'], team: GpuTeam, call: GpuCall): GpuShape;
+  readonly shapeWith: typeof shapeWith;
   /** How messages are cut. */
   readonly messages: MessageForm;
   /** The program of a launch as text for GPUs of a compute capability. */
@@ -32,7 +33,7 @@ export interface GpuPrograms {
 }
 
 /** The programs of collectives/gpu, compiled to PTX. */
-export const GPU_PROGRAMS: GpuPrograms = {
+export const GPU_PROGRAMS: MeetingPrograms = {
   sizes: GPU_AREA,
   launch: gpuLaunch,
   shapeWith,
@@ -68,10 +69,26 @@ function connectorSizes({ choices, asked }: ProgramSettings): ConnectorSizes | u
   };
 }
 
+function agreementOf({ choices }: ProgramSettings, connectors: ConnectorSizes | undefined): string {
+  const lists = [
+    ...(choices.algorithm === undefined ? [] : [`NCCL_ALGO=${choices.algorithm}`]),
+    ...(choices.protocol === undefined ? [] : [`NCCL_PROTO=${choices.protocol}`]),
+  ];
+  if (connectors === undefined) return lists.join(' ');
+  const { channels, llSlot, simpleSlot } = connectors;
+  const counts = [...new Set(Object.values(channels))].join(' and ');
+  return `${lists.join(' ')} with ${counts} channels of ${STEPS * llSlot} and ${STEPS * simpleSlot} bytes`;
+}
+
+/** Programs in which ranks meet, whatever is called. */
+export interface MeetingPrograms extends GpuPrograms {
+  launch(team: GpuTeam, call: GpuCall, rank: number): MeetingLaunch;
+}
+
 /** The programs for what a user allows; `base` is for tests, whose programs are smaller. */
 export function gpuProgramsFor(
   settings: ProgramSettings,
-  base: GpuPrograms = GPU_PROGRAMS,
+  base: MeetingPrograms = GPU_PROGRAMS,
   form: ConnectorForm = CONNECTOR_FORM,
 ): GpuPrograms {
   const { choices } = settings;
@@ -83,16 +100,19 @@ export function gpuProgramsFor(
     sizes,
     launch: (team, call, rank) => {
       const { algorithm, protocol, reason } = selectOnGpu(team, call, choices);
-      const program = meetingProgram({ algorithm, protocol });
-      const usual = program === undefined ? undefined : base.launch(team, call, rank);
-      const launch =
-        algorithm !== 'OneShot' && algorithm !== 'TwoShot'
-          ? connectorLaunch(team, call, { algorithm, protocol }, sizes, rank, form)
-          : usual!.label === program
-            ? usual!
-            : launchOf(team, call, base.shapeWith(program!, team, call), sizes);
-      return { ...launch, reason };
+      if (algorithm !== 'OneShot' && algorithm !== 'TwoShot') {
+        if (protocol === 'LL128') throw new TuttiError('internalError', `${algorithm} has no LL128 yet`);
+        return {
+          ...connectorLaunch(team, call, { algorithm, protocol }, sizes, rank, form),
+          reason,
+        };
+      }
+      const usual = base.launch(team, call, rank);
+      const way = wayOf(usual.shape.program);
+      if (way.algorithm === algorithm && way.protocol === protocol) return { ...usual, reason };
+      const program = algorithm === 'TwoShot' ? 'Direct' : protocol === 'LL128' ? 'LL128' : 'LL';
+      return { ...launchOf(team, call, base.shapeWith(program, team, call)!, sizes), reason };
     },
-    agreement: JSON.stringify([choices.algorithm ?? '', choices.protocol ?? '', connectors ?? {}]),
+    agreement: agreementOf(settings, connectors),
   };
 }

@@ -39,7 +39,8 @@ describe('tables', () => {
   it('of all algorithms and protocols on GPUs are those that have programs there', () => {
     const each = { algo: 'each', proto: 'each' };
     expect(names(variants('all_reduce', each, 'cuda'))).toEqual([
-      'OneShot/-',
+      'OneShot/LL',
+      'OneShot/LL128',
       'TwoShot/-',
       'Ring/LL',
       'Ring/Simple',

@@ -94,6 +94,11 @@ describe('lists of algorithms', () => {
 
   it('must be the same at all ranks', async () => {
     const opened = fakeProcesses([0, 1], { algorithm: ['Ring', 'Tree'] });
-    await expect(opened).rejects.toThrow('rank 0 and rank 1 allow different algorithms');
+    const { errors } = (await opened.catch((error) => error)) as AggregateError;
+    const message =
+      'rank 0 and rank 1 allow different algorithms: NCCL_ALGO=Ring with 2 channels of 1024 and 512 bytes ' +
+      'and NCCL_ALGO=Tree with 2 channels of 1024 and 512 bytes; set NCCL_ALGO';
+    expect(errors).toHaveLength(2);
+    for (const error of errors) expect(String(error)).toContain(message);
   });
 });

@@ -3,7 +3,7 @@ import { onTestFinished } from 'vitest';
 import { Bootstrap } from '#src/bootstrap/bootstrap.js';
 import { createUniqueId } from '#src/bootstrap/unique-id.js';
 import type { AreaSizes } from '#src/collectives/gpu/area.js';
-import type { GpuCall, GpuTeam } from '#src/collectives/gpu/call.js';
+import type { GpuCall, GpuShape, GpuTeam } from '#src/collectives/gpu/call.js';
 import { launchOf } from '#src/collectives/gpu/launch.js';
 import { MESSAGE_FORM } from '#src/collectives/gpu/message-launch.js';
 import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
@@ -12,6 +12,7 @@ import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
 import {
   type GpuPrograms,
   gpuProgramsFor,
+  type MeetingPrograms,
   type ProgramSettings,
 } from '#src/communicator/cuda/gpu-programs.js';
 import { openCudaProcessTeam } from '#src/communicator/cuda/process-cuda-team.js';
@@ -29,7 +30,7 @@ process.env.TUTTI_CACHE_DIR = '';
 const SIZES: AreaSizes = {
   blocks: 12,
   llBlocks: 3,
-  llBankBytes: 256,
+  llBankBytes: 512,
   ll128BankBytes: 4096,
   pairChannels: 2,
   pairBankBytes: 256,
@@ -44,17 +45,17 @@ const LL_BYTES = 256;
 
 /** Programs whose functions the fake driver finds by their names. */
 export function fakePrograms(driver: FakeDriver, settings?: ProgramSettings): GpuPrograms {
-  const shapeWith: GpuPrograms['shapeWith'] = (program) =>
+  const shapeWith = (program: string): GpuShape =>
     program === 'LL'
       ? { program: 'LL', blocks: 2, threads: 8 }
       : { program: 'Direct', blocks: 2, threads: 8, unroll: 2, residency: 1, copies: 'push' };
-  const base: GpuPrograms = {
+  const base: MeetingPrograms = {
     sizes: SIZES,
     agreement: '',
     shapeWith,
     launch: (team: GpuTeam, call: GpuCall) => {
       const small = call.count <= LL_BYTES / 8;
-      return launchOf(team, call, shapeWith(small ? 'LL' : 'Direct', team, call), SIZES);
+      return launchOf(team, call, shapeWith(small ? 'LL' : 'Direct'), SIZES);
     },
     messages: {
       ...MESSAGE_FORM,
