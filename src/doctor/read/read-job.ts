@@ -103,7 +103,8 @@ class FileReader {
   readonly #readers: readonly LineReader[];
   readonly #splitter = new LineSplitter((line) => this.#line(line));
   #mode: 'unknown' | 'lines' | 'json' | 'xml' | 'refused' = 'unknown';
-  readonly #byHeader = new WeakMap<Header, NcclProcess>();
+  /** Sequences of terminals were seen. */
+  #hasColours = false;
   /** Number of the last line with text in it. */
   #last = 0;
   #document: string[] = [];
@@ -179,7 +180,7 @@ class FileReader {
       return false;
     }
     if (this.#mode === 'lines') {
-      this.#splitter.push(withoutHoles(chunk));
+      this.#lines(chunk);
       return true;
     }
     this.#length += chunk.length;
@@ -193,6 +194,11 @@ class FileReader {
     return true;
   }
 
+  #lines(chunk: string): void {
+    this.#hasColours ||= chunk.includes('\u001b');
+    this.#splitter.push(withoutHoles(chunk));
+  }
+
   /** The text cannot be read any further. */
   fail(reason: string): void {
     this.#record.problems.push(reason);
@@ -202,7 +208,7 @@ class FileReader {
     if (this.#mode === 'unknown') {
       this.#mode = modeOf(`${this.#opening}\n`, true) ?? 'lines';
       if (this.#mode === 'refused') this.#refuse(this.#opening);
-      else if (this.#mode === 'lines') this.#splitter.push(withoutHoles(this.#opening));
+      else if (this.#mode === 'lines') this.#lines(this.#opening);
       else this.#document.push(this.#opening);
     }
     if (this.#mode === 'lines') {
@@ -233,7 +239,7 @@ class FileReader {
     const context = this.#context;
     context.line++;
     this.#record.lines++;
-    const line = raw.includes('\u001b') ? raw.replace(TERMINAL, '') : raw;
+    const line = this.#hasColours && raw.includes('\u001b') ? raw.replace(TERMINAL, '') : raw;
     if (line === '') return;
     const log = this.#headers.read(line);
     if (log !== undefined) {
@@ -250,13 +256,12 @@ class FileReader {
 
   /** The process of a line; the same header object means the same process. */
   #processOf(header: Header): NcclProcess {
-    const known = this.#byHeader.get(header);
-    if (known !== undefined && known.last.file === this.#record.name) return known;
+    if (header.process !== undefined) return header.process;
     const process = this.processes.get(header.host, header.pid, this.#context);
     process.last = { file: this.#record.name, line: this.#context.line };
     this.#record.processes.add(process);
     this.#record.kinds.add('NCCL log');
-    this.#byHeader.set(header, process);
+    header.process = process;
     if (header.leading !== '' && this.#byPrefix.size < MAX_PREFIXES) {
       const same = this.#byPrefix.get(header.leading);
       this.#byPrefix.set(header.leading, same === undefined || same === process ? process : null);

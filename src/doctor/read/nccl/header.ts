@@ -4,9 +4,12 @@
  * Warnings carry file and line between device and level, and a time before the host (debug.cc of NCCL).
  */
 
+import type { NcclProcess } from '../../model/process.js';
 import { detached } from '../detached.js';
 
 export interface Header {
+  /** The process that it belongs to, once that is known. */
+  process: NcclProcess | undefined;
   readonly host: string;
   readonly pid: number;
   readonly device: number;
@@ -32,6 +35,18 @@ const MARK = ' NCCL ';
 const NUMBERS = /:(\d{1,10}):(\d{1,10}) \[(-?\d{1,5})\]/;
 const TIME = /\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?/;
 
+/** Places for heads that were seen a moment ago, by their last characters: a power of two. */
+const SLOTS = 4096;
+
+/** Characters in which heads of a log differ: process, thread and device. */
+const TAIL = 20;
+
+function slotOf(line: string, end: number): number {
+  let hash = end;
+  for (let i = Math.max(0, end - TAIL); i < end; i++) hash = (hash * 31 + line.charCodeAt(i)) | 0;
+  return (hash ^ (hash >>> 12)) & (SLOTS - 1);
+}
+
 const isHostCharacter = (code: number): boolean =>
   (code >= 48 && code <= 57) ||
   (code >= 65 && code <= 90) ||
@@ -43,11 +58,21 @@ const isHostCharacter = (code: number): boolean =>
 export class HeaderReader {
   readonly #known = new Map<string, Header | undefined>();
   readonly #hosts = new Set<string>();
+  readonly #recent = new Array<{ readonly head: string; readonly header: Header | undefined } | undefined>(
+    SLOTS,
+  );
+
+  /** Where the level stood in the line before: lines of one host have heads of one length. */
+  #hint = 0;
 
   /** The line as one of NCCL's log, or undefined. */
   read(line: string): LogLine | undefined {
-    const mark = line.indexOf(MARK);
-    if (mark < 0 || mark > MAX_HEAD) return undefined;
+    let header = this.#recentHead(line);
+    let mark = this.#hint;
+    if (header === undefined) {
+      mark = line.indexOf(MARK);
+      if (mark < 0 || mark > MAX_HEAD) return undefined;
+    }
     const start = mark + MARK.length;
     const level = line.startsWith('INFO ', start)
       ? 'INFO'
@@ -57,17 +82,31 @@ export class HeaderReader {
           ? 'TRACE'
           : undefined;
     if (level === undefined) return undefined;
-    const header = this.#header(line.slice(0, mark));
+    header ??= this.#header(line, mark);
     return header && { header, level, text: line.slice(start + level.length + 1) };
   }
 
-  #header(head: string): Header | undefined {
-    const known = this.#known.get(head);
-    if (known !== undefined || this.#known.has(head)) return known;
-    head = detached(head);
-    const header = parseHead(head, this.#hosts);
-    if (this.#known.size >= MAX_REMEMBERED) this.#known.clear();
-    this.#known.set(head, header);
+  /** The head of the line, where it is one that was seen a moment ago and is as long as the last one. */
+  #recentHead(line: string): Header | undefined {
+    const mark = this.#hint;
+    if (mark === 0 || !line.startsWith(MARK, mark)) return undefined;
+    const recent = this.#recent[slotOf(line, mark)];
+    return recent !== undefined && recent.head.length === mark && line.startsWith(recent.head)
+      ? recent.header
+      : undefined;
+  }
+
+  /** The head that ends at `mark`. */
+  #header(line: string, mark: number): Header | undefined {
+    const head = detached(line.slice(0, mark));
+    let header = this.#known.get(head);
+    if (header === undefined && !this.#known.has(head)) {
+      header = parseHead(head, this.#hosts);
+      if (this.#known.size >= MAX_REMEMBERED) this.#known.clear();
+      this.#known.set(head, header);
+    }
+    this.#recent[slotOf(line, mark)] = { head, header };
+    this.#hint = mark;
     return header;
   }
 }
@@ -86,6 +125,7 @@ function parseHead(head: string, hosts: Set<string>): Header | undefined {
   const host = head.slice(start, found.index);
   if (start === 0 && hosts.size < MAX_HOSTS) hosts.add(host);
   return {
+    process: undefined,
     host,
     pid: Number(found[1]),
     device: Number(found[3]),
