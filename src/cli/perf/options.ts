@@ -537,7 +537,7 @@ function parseCollective(text: string): CollectiveName {
   if (found !== undefined) return found;
   throw new TuttiError(
     'invalidArgument',
-    `unknown collective '${text}'; it must be one of ${MEASURED.cuda.join(', ')}`,
+    `unknown collective '${text}'; it must be one of ${MEASURED.host.join(', ')}`,
   );
 }
 
@@ -590,8 +590,8 @@ export function perfHelp(): string {
     'Without -g, -n and -t: all GPUs in one process, at least 2 ranks; on host memory one rank per core as a',
     'process, at least 2 and at most 8. Under a launcher (tutti run, mpirun, torchrun, srun) each process is one rank.',
     '',
-    `Collectives: ${MEASURED.host.join(' ')} (default all_reduce),`,
-    `on GPUs also: ${MEASURED.cuda.filter((name) => !MEASURED.host.includes(name)).join(' ')}`,
+    `Collectives: ${MEASURED.cuda.join(' ')} (default all_reduce),`,
+    `on host memory also: ${MEASURED.host.filter((name) => !MEASURED.cuda.includes(name)).join(' ')}`,
     '',
     'Sizes are in bytes, with an optional K, M or G (powers of 1024). Without -b, -e, -i and -f the sizes',
     'are 8 bytes to 32 MiB by a factor of 4.',
