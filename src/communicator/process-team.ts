@@ -19,6 +19,7 @@ import { readHostModel } from './host-constants-file.js';
 import { exchange, processControl } from './process-control.js';
 import { rankAreaBytes, receiverOffset, senderOffset } from './rank-area.js';
 import type { Settings } from './settings.js';
+import { settingsDifference } from './settings-difference.js';
 import { openSocketTeam } from './socket-team.js';
 import type { RingLinks, Team } from './team.js';
 
@@ -104,7 +105,8 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
       if (other.settings !== introductions[0]!.settings) {
         throw new TuttiError(
           'invalidUsage',
-          `ranks 0 and ${peer} have different settings: ${introductions[0]!.settings} and ${other.settings}; set the same options and NCCL_ variables on all ranks`,
+          `ranks 0 and ${peer} have different settings: ${settingsDifference(introductions[0]!.settings, other.settings)}; ` +
+            'set the same options and variables (NCCL_*, TUTTI_*) on all ranks',
           { rank: peer },
         );
       }

@@ -421,7 +421,7 @@ describe('making communicators', () => {
       expectError(error, {
         code: 'invalidUsage',
         rank: 1,
-        words: [/ranks 0 and 1 have different settings: .*"channels":1.*"channels":2/],
+        words: [/ranks 0 and 1 have different settings: channels \(1 and 2\); set the same options/],
       });
     }
     root.close();

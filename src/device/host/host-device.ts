@@ -537,7 +537,7 @@ function outOfMemory(where: string, bytes: number, space: RangeAllocator, remedy
 
 function remedyForHeap(localRanks: number): string {
   return (
-    'free arrays with freeArray, use ordinary arrays (which are staged), or set localRanks ' +
-    `(it is ${localRanks}) to the true number of processes of this host`
+    'free arrays that are not needed any more (comm.free), close communicators, use ordinary arrays (which are ' +
+    `staged), or have fewer processes on this host (${localRanks} now)`
   );
 }
