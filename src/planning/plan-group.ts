@@ -14,6 +14,7 @@ import {
   cutBroadcasts,
   takeBroadcasts,
 } from './broadcast-batch.js';
+import { checkGroup } from './check-group.js';
 import {
   type PlannedAlgorithm,
   type PlannedCommunicator,
@@ -200,6 +201,12 @@ function symmetricLaunch(symmetric: SymmetricPlan<GroupCollective>): Plan {
   };
 }
 
+const noRoom = (): TuttiError =>
+  new TuttiError(
+    'internalError',
+    'a plan without work: the budget (NCCL_WORK_ARGS_BYTES, NCCL_WORK_FIFO_BYTES) has no room for one call',
+  );
+
 class GroupPlanner {
   readonly #context: GroupContext;
   readonly #budget: PlanBudget;
@@ -214,6 +221,7 @@ class GroupPlanner {
   #epoch = 0;
 
   constructor(collectives: readonly GroupCollective[], messages: readonly GroupP2p[], context: GroupContext) {
+    checkGroup(collectives, messages, context.comm.nRanks);
     this.#context = context;
     this.#budget = planBudget(context.budget);
     this.#tasks = this.#decideAll(this.#takeBroadcasts(collectives.filter(({ count }) => count > 0)));
@@ -229,14 +237,11 @@ class GroupPlanner {
   plans(): Plan[] {
     const plans: Plan[] = this.#symmetric.map(symmetricLaunch);
     while (this.#tasks.length > 0 || this.#broadcasts.size > 0 || this.#messages > 0) {
+      const waiting = this.#messages;
       const plan = this.#next();
       if (plan.batches.length > 0) plans.push(plan);
-      else if (this.#tasks.length > 0) {
-        throw new TuttiError(
-          'internalError',
-          'a plan without work: the budget (NCCL_WORK_ARGS_BYTES, NCCL_WORK_FIFO_BYTES) has no room for one collective',
-        );
-      }
+      // Messages to oneself may be done without work.
+      else if (this.#messages === waiting) throw noRoom();
     }
     return plans;
   }
@@ -250,7 +255,9 @@ class GroupPlanner {
     for (const one of collectives) {
       if (one.function !== 'Broadcast') continue;
       const root = one.root ?? 0;
-      this.#broadcasts.set(root, [...(this.#broadcasts.get(root) ?? []), one]);
+      const waiting = this.#broadcasts.get(root);
+      if (waiting === undefined) this.#broadcasts.set(root, [one]);
+      else waiting.push(one);
     }
     return collectives.filter((one) => one.function !== 'Broadcast');
   }
@@ -363,6 +370,7 @@ class GroupPlanner {
     const tasks = takeBroadcasts(this.#broadcasts, arch, (count) =>
       fitsBudget(this.#budget, comm.nChannels * Math.ceil(count / 64), count * BROADCAST_WORK_BYTES),
     );
+    if (tasks.length === 0) throw noRoom();
     const bytesOf = ({ count, elementBytes }: GroupCollective) => count * elementBytes;
     const largest = Math.max(...tasks.map(bytesOf));
     const decision = decide({
@@ -385,9 +393,9 @@ class GroupPlanner {
     }
     for (const task of tasks) {
       const root = task.root ?? 0;
-      const rest = this.#broadcasts.get(root)!.slice(1);
-      if (rest.length === 0) this.#broadcasts.delete(root);
-      else this.#broadcasts.set(root, rest);
+      const waiting = this.#broadcasts.get(root)!;
+      waiting.shift();
+      if (waiting.length === 0) this.#broadcasts.delete(root);
     }
     return { tasks, decision, chunkBytes: broadcastChunk(decision.protocol, comm.buffers), works };
   }

@@ -153,7 +153,42 @@ describe('a group of collectives', () => {
 
   it('says which setting leaves no room', () => {
     const context = contextOf(0, ONE_NODE, { budget: { workArgsBytes: 64, workFifoBytes: 16 } });
-    expect(() => planGroup([allReduce(10)], [], context)).toThrow(/NCCL_WORK_ARGS_BYTES/);
+    const broadcast = (root: number) => allReduce(10, { function: 'Broadcast', root });
+    for (const [collectives, messages] of [
+      [[allReduce(10)], []],
+      [[broadcast(0), broadcast(1)], []],
+      [[], [{ kind: 'send', peer: 1, bytes: 8 }]],
+    ] as [GroupCollective[], GroupP2p[]][]) {
+      expect(() => planGroup(collectives, messages, context)).toThrow(/NCCL_WORK_ARGS_BYTES/);
+    }
+  });
+});
+
+describe('calls that cannot be', () => {
+  const impossible: readonly (readonly [Partial<Record<keyof GroupCollective, unknown>>, string])[] = [
+    ...[Number.NaN, -1, 1.5, 2 ** 53, Number.POSITIVE_INFINITY, '7'].map(
+      (count) => [{ count }, `AllReduce: a count of ${count} is none`] as const,
+    ),
+    ...[0, 3, 16].map((bytes) => [{ elementBytes: bytes }, `no elements have ${bytes} bytes`] as const),
+    ...[-1, 8, 0.5].map((root) => [{ root }, `root ${root} is no rank; ranks are 0 to 7`] as const),
+    [{ function: 'AllReduec' }, 'there is no function AllReduec'],
+  ];
+
+  it.each(impossible)('%j are refused, and the group with them', (change, message) => {
+    const calls = [allReduce(4), allReduce(4, change as Partial<GroupCollective>)];
+    const plan = () => planGroup(calls, [], contextOf(0, ONE_NODE));
+    expect(plan).toThrow(TuttiError);
+    expect(plan).toThrow(`collective 1 of the group`);
+    expect(plan).toThrow(message);
+  });
+
+  it.each([
+    ...[8, -1, 1.5, Number.NaN].map((peer) => [{ peer }, `peer ${peer} is no rank`] as const),
+    ...[-4, Number.NaN, 2 ** 53].map((bytes) => [{ bytes }, `${bytes} bytes cannot be moved`] as const),
+    [{ kind: 'sned' }, 'sned is neither send nor recv'] as const,
+  ])('messages %j are refused', (change, message) => {
+    const call = { kind: 'send', peer: 1, bytes: 4, ...change } as GroupP2p;
+    expect(() => planGroup([], [call], contextOf(0, ONE_NODE))).toThrow(`message 0 of the group: ${message}`);
   });
 });
 
