@@ -4,7 +4,7 @@ import { effort } from '../effort.js';
 import { SEED } from './random.js';
 import { tuttiRun } from './tutti-run.js';
 
-async function battery(ranks: number, options: object = {}, env: object = {}): Promise<void> {
+async function battery(ranks: number, options: object = {}, env: NodeJS.ProcessEnv = {}): Promise<void> {
   const rounds = effort(25, 100);
   const args = [`${SEED + ranks}`, `${rounds}`, JSON.stringify(options)];
   const outcome = await tuttiRun(ranks, 'message-rank.mjs', args, env);

@@ -40,7 +40,7 @@ async function measured(args: string, env: NodeJS.ProcessEnv = {}): Promise<Pars
   expect(table.failedChecks).toBe(0);
   for (const row of table.rows) {
     // What cannot be done in place says N/A there.
-    const sides = ['alltoall_perf', 'sendrecv_perf'].includes(table.program)
+    const sides = ['alltoall_perf', 'sendrecv_perf'].includes(table.program ?? '')
       ? [row.outOfPlace]
       : [row.outOfPlace, row.inPlace];
     if (sides.length === 1) expect(row.inPlace).toEqual({ timeUs: NaN, algbw: NaN, busbw: NaN });
