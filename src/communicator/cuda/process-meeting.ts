@@ -12,6 +12,7 @@
 import type { Bootstrap } from '../../bootstrap/bootstrap.js';
 import type { AreaSizes } from '../../collectives/gpu/area.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
+import { CUDA, CudaResult } from '../../device/cuda/cuda-error.js';
 import { ipcHandle, OpenedMemory, RegisteredMemory } from '../../device/cuda/device-memory.js';
 import type { CudaDriver } from '../../device/cuda/driver.js';
 import type { HostDevice, PeerWindow } from '../../device/host/host-device.js';
@@ -55,6 +56,12 @@ interface Place extends Report {
   readonly handle?: string;
   /** In memory of the host: offset in the segment. */
   readonly offset?: number;
+}
+
+/** How opening the areas of the others went. */
+interface Opening extends Report {
+  /** This rank's GPU does not reach one of them. */
+  readonly apart?: boolean;
 }
 
 /** Throws what ranks have reported; every rank throws the same. */
@@ -131,6 +138,19 @@ function areApart(introductions: readonly Introduction[]): boolean {
   );
 }
 
+/** Whether the driver says that a GPU does not reach another one. */
+function doesNotReach(error: unknown): boolean {
+  const { cause } = error as { cause?: unknown };
+  return cause instanceof CudaResult && cause.code === CUDA.peerAccessUnsupported;
+}
+
+function letGo(opened: (OpenedMemory | RegisteredMemory)[]): void {
+  for (const one of opened.splice(0)) {
+    if (one instanceof OpenedMemory) one.close();
+    else one.free();
+  }
+}
+
 export interface MeetingOptions {
   /** This rank's GPU; throws where there is none. */
   readonly open: () => { driver: CudaDriver; device: CudaDevice };
@@ -175,10 +195,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
   let shared: HostDevice | undefined;
   let resources: RankResources | undefined;
   const leave = () => {
-    for (const one of opened.splice(0)) {
-      if (one instanceof OpenedMemory) one.close();
-      else one.free();
-    }
+    letGo(opened);
     for (const window of windows.splice(0)) window.close();
   };
   const close = (graceful: boolean) => {
@@ -223,7 +240,6 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
     const own = resources!;
     const host = shared!;
     const isLocal = (peer: number) => introductions[peer]!.identity === identity;
-    const onHost = areApart(introductions);
 
     const bases: number[] = [];
     const mapBoards = (): string | undefined => {
@@ -240,37 +256,41 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       }
     };
     const noBoards = mapBoards();
-    const place = (): Place => {
-      own.makeArea(size, sizes, onHost);
-      const { address, heapAddress } = own.area;
-      return {
-        address,
-        ...(noBoards === undefined ? {} : { noBoards }),
-        ...(heapAddress === undefined
-          ? { handle: ipcHandle(device, address) }
-          : { offset: heapAddress - host.segmentBase }),
-      };
-    };
-    const places = await exchange<Place>(bootstrap, 'cuda areas', attempt(place) as Place);
-    checkReports(places);
-    const apart = places.findIndex((one) => one.noBoards !== undefined);
-    if (onHost && apart >= 0) {
-      throw new TuttiError(
-        'systemError',
-        `the GPUs do not reach each other's memory, or may not (NCCL_P2P_DISABLE=1), and rank ${apart} cannot share memory of the host with all others: ${places[apart]!.noBoards}`,
-        { rank: apart },
-      );
-    }
+    /** Whether all ranks see all boards. */
+    let seen = true;
 
-    const areas: number[] = [];
-    const openAreas = (): Report => {
-      introductions.forEach((other, peer) => {
+    /** Makes the areas and opens those of the others; undefined where some rank's GPU turns out not to reach one. */
+    const placeAreas = async (onHost: boolean): Promise<number[] | undefined> => {
+      const place = (): Place => {
+        own.makeArea(size, sizes, onHost);
+        const { address, heapAddress } = own.area;
+        return {
+          address,
+          ...(noBoards === undefined ? {} : { noBoards }),
+          ...(heapAddress === undefined
+            ? { handle: ipcHandle(device, address) }
+            : { offset: heapAddress - host.segmentBase }),
+        };
+      };
+      const places = await exchange<Place>(bootstrap, 'cuda areas', attempt(place) as Place);
+      checkReports(places);
+      const blind = places.findIndex((one) => one.noBoards !== undefined);
+      seen = blind < 0;
+      if (onHost && !seen) {
+        throw new TuttiError(
+          'systemError',
+          `the GPUs do not reach each other's memory, or may not (NCCL_P2P_DISABLE=1), and rank ${blind} cannot share memory of the host with all others: ${places[blind]!.noBoards}`,
+          { rank: blind },
+        );
+      }
+      const areas: number[] = [];
+      const openArea = (peer: number): number => {
         const { address, handle, offset } = places[peer]!;
+        const { uuid, label } = introductions[peer]!;
         if (isLocal(peer)) {
-          const there = driver.deviceOf(other.uuid);
+          const there = driver.deviceOf(uuid);
           if (!onHost && there?.isRetained === true) device.enablePeer(there);
-          areas.push(address);
-          return;
+          return address;
         }
         const memory =
           handle === undefined
@@ -279,15 +299,34 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
                 host.baseAddress + bases[peer]! + offset!,
                 hostAreaBytes(size, sizes),
               )
-            : new OpenedMemory(device, Buffer.from(handle, 'base64'), `rank ${peer} (${other.label})`);
+            : new OpenedMemory(device, Buffer.from(handle, 'base64'), `rank ${peer} (${label})`);
         opened.push(memory);
-        areas.push(memory.address);
-      });
-      return {};
+        return memory.address;
+      };
+      const openAreas = (): Opening => {
+        try {
+          for (let peer = 0; peer < size; peer++) areas.push(openArea(peer));
+          return {};
+        } catch (error) {
+          return doesNotReach(error) ? { apart: true } : { problem: textOf(error) };
+        }
+      };
+      const openings = await exchange<Opening>(bootstrap, 'cuda opened', openAreas());
+      checkReports(openings);
+      return openings.some(({ apart }) => apart === true) ? undefined : areas;
     };
-    checkReports(await exchange<Report>(bootstrap, 'cuda opened', attempt(openAreas)));
+
+    let onHost = areApart(introductions);
+    let areas = await placeAreas(onHost);
+    if (areas === undefined) {
+      // GPUs of others that this process does not see could not be asked about.
+      onHost = true;
+      letGo(opened);
+      // Nobody's area may go while others have it open.
+      await bootstrap.barrier('cuda apart');
+      areas = (await placeAreas(onHost))!;
+    }
     host.unlinkSegment();
-    const seen = apart < 0;
     return {
       device,
       host,

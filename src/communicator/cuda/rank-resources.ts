@@ -101,10 +101,12 @@ export class RankResources {
   }
 
   /**
-   * Makes the area, all zeros: in the GPU's memory, or with `onHost` in that of the host, which all GPUs reach. Throws
-   * `unhandledCudaError` when there is no room.
+   * Makes the area, all zeros, in place of another one: in the GPU's memory, or with `onHost` in that of the host, which
+   * all GPUs reach. Throws `unhandledCudaError` or `systemError` when there is no room.
    */
   makeArea(ranks: number, sizes: AreaSizes, onHost: boolean): void {
+    this.#areaMemory?.free();
+    this.#areaMemory = undefined;
     if (!onHost) {
       const memory = zeroedMemory(this.device, areaLayout(ranks, sizes).bytes);
       this.#areaMemory = memory;

@@ -42,5 +42,18 @@ function textOf(functions: DriverFunctions, code: number): string {
 export function cudaError(functions: DriverFunctions, code: number, doing: string, detail = ''): TuttiError {
   const remedy = REMEDIES[code];
   const tail = `${remedy === undefined ? '' : `; ${remedy}`}${detail === '' ? '' : `\n${detail}`}`;
-  return new TuttiError('unhandledCudaError', `cannot ${doing}: ${textOf(functions, code)}${tail}`);
+  const text = textOf(functions, code);
+  return new TuttiError('unhandledCudaError', `cannot ${doing}: ${text}${tail}`, {
+    cause: new CudaResult(code, text),
+  });
+}
+
+/** What a call of the driver returned: the cause of the error that it became. */
+export class CudaResult extends Error {
+  readonly code: number;
+
+  constructor(code: number, text: string) {
+    super(text);
+    this.code = code;
+  }
 }

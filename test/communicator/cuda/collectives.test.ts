@@ -1,5 +1,6 @@
 /** Calls on GPUs of a fake driver, whose kernels run in the interpreter, against the reference. */
 import { describe, expect, it } from 'vitest';
+import { CUDA } from '#src/device/cuda/cuda-error.js';
 import { effort } from '../../effort.js';
 import { randomCase, runCase, ways } from '../../gpu/cases.mjs';
 import { randomFrom } from '../../gpu/random.mjs';
@@ -7,6 +8,13 @@ import { apartProcesses, fakeGpus, fakeProcesses } from './fake-gpus.js';
 
 /** GPUs that do not reach each other. */
 const apart: typeof fakeGpus = (gpus, options) => fakeGpus(gpus, { ...options, access: (a, b) => a === b });
+
+/** Processes that find out only by trying that their GPUs do not reach each other. */
+const unaware: typeof fakeProcesses = (gpus, options) =>
+  fakeProcesses(gpus, {
+    ...options,
+    fail: new Map([['cuIpcOpenMemHandle', { code: CUDA.peerAccessUnsupported, after: 1 }]]),
+  });
 
 /** Ranks that compare what they call. */
 const compared: typeof fakeGpus = (gpus, options) => fakeGpus(gpus, { ...options, check: true });
@@ -22,6 +30,7 @@ const TEAMS = [
   ['two ranks that meet in memory of the host', apart, [0, 1]],
   ['three processes on two GPUs', fakeProcesses, [0, 1, 1]],
   ['three processes that meet in memory of the host', apartProcesses, [0, 1, 1]],
+  ['two processes whose GPUs turn out to be apart', unaware, [0, 1]],
 ] as const;
 
 describe.each(TEAMS)('%s', (_, open, gpus) => {

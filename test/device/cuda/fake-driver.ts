@@ -401,9 +401,11 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return this.#inContext('cuIpcGetMemHandle');
   }
   cuIpcOpenMemHandle(address: Out, { bytes }: { bytes: Uint8Array }): number {
+    const code = this.#inContext('cuIpcOpenMemHandle');
+    if (code !== CUDA.success) return code;
     address[0] = new DataView(bytes.buffer, bytes.byteOffset).getFloat64(0);
     this.live.opened.add(address[0]);
-    return this.#inContext('cuIpcOpenMemHandle');
+    return code;
   }
   cuIpcCloseMemHandle(address: number): number {
     return this.live.opened.delete(address) ? CUDA.success : CUDA.invalidValue;
