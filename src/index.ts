@@ -15,11 +15,8 @@ export {
   type RootOptions,
   type RootReduceOptions,
 } from './communicator/communicator.js';
-export type {
-  CudaCollectives,
-  CudaCommunicator,
-  StreamOption,
-} from './communicator/cuda/cuda-communicator.js';
+export type { CudaCollectives, StreamOption } from './communicator/cuda/cuda-collectives.js';
+export type { CudaCommunicator } from './communicator/cuda/cuda-communicator.js';
 export { type CudaDeviceName, cuda } from './communicator/cuda/cuda-device-name.js';
 export type { PreparedCudaOperation } from './communicator/cuda/cuda-prepared.js';
 export type { DeviceBuffer } from './communicator/cuda/device-buffer.js';

@@ -5,6 +5,12 @@ import type { PreparedWork } from './cuda-prepared.js';
 import type { DeviceBuffer } from './device-buffer.js';
 import type { LaunchQueue } from './launch-queue.js';
 
+/** A graph that is being recorded: what it holds so far, and the first error of a call. */
+export interface Recording {
+  readonly works: PreparedWork[];
+  error?: unknown;
+}
+
 export class RecordedGraph implements PreparedWork {
   readonly name = 'graph';
   readonly isLoaded = true;

@@ -5,6 +5,7 @@
  * It knows the stream of calls that name none only: streams of other libraries may be gone at any time.
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type { CudaTeam } from './cuda-team.js';
 import type { ToWatchdog, WatchdogStart, Watched } from './watchdog-worker.js';
 
 /** Limits of the thread's JavaScript heap, MiB: it holds a few numbers per rank. */
@@ -80,4 +81,25 @@ export class Watchdog {
   async close(): Promise<void> {
     await this.#worker.terminate();
   }
+}
+
+/** Has somebody look after a rank while its event loop is blocked; returns what ends that. */
+export function watchRank(team: CudaTeam, stream: number, timeoutMs: number): () => Promise<void> {
+  const { rank, size, host, calls, processes, device } = team;
+  if (size === 1) return async () => {};
+  const { own: board, all: boards } = calls.addresses;
+  const peers = processes.flatMap((process, peer) =>
+    process === undefined ? [] : [{ rank: peer, process }],
+  );
+  const { context } = device;
+  return Watchdog.shared().watch({
+    rank,
+    heap: host.buffer,
+    board,
+    boards,
+    timeoutMs,
+    context,
+    streams: [stream],
+    peers,
+  });
 }
