@@ -4,7 +4,8 @@
  */
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
 import { encode } from '#src/kernel/numeric.js';
-import { arrayOf, bitsOf, COLLECTIVES, difference, expected, lengths } from './reference.mjs';
+import { TYPES, unsigned } from '../reference/direct-arithmetic.mjs';
+import { COLLECTIVES, difference, expected, lengths } from './reference.mjs';
 
 const REDUCING = ['allReduce', 'reduce', 'reduceScatter'];
 /** Elements before and behind every buffer. */
@@ -42,7 +43,7 @@ function wholeArray(type, length, seed) {
   const most = size === 1 && kind === 'float' ? 1 : 2;
   const least = kind === 'unsigned' ? 0 : -most;
   const values = Array.from({ length: most - least + 1 }, (_, i) => encode(type, least + i || 0));
-  const array = new (arrayOf(type))(length);
+  const array = new TYPES[type](length);
   const Bits = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array }[size];
   const bits = new Bits(array.buffer);
   let state = seed | 1;
@@ -62,7 +63,7 @@ export function describe({ collective, type, op, root, count, inPlace }) {
 
 /** Random bits, as an array of the type. */
 function randomArray(type, length, seed) {
-  const Class = arrayOf(type);
+  const Class = TYPES[type];
   const array = new Class(length);
   const bytes = new Uint8Array(array.buffer);
   let state = seed | 1;
@@ -97,7 +98,7 @@ function inPlaceParts({ collective, count, root }, rank) {
 /** One rank's buffers of a case: memory on the GPU, what was put there, and the views that are passed; dry: data only. */
 export async function prepareRank(comm, one, rank, ranks, dry = false) {
   const { type, count } = one;
-  const Class = arrayOf(type);
+  const Class = TYPES[type];
   const length = lengths(one, rank, ranks);
   const makeInput = one.exact === true ? wholeArray : randomArray;
   const sends = makeInput(type, length.send, one.seed + rank * 7919);
@@ -143,7 +144,7 @@ export async function runCase(comms, one, how = awaited) {
   const ranks = comms.length;
   const states = await Promise.all(comms.map((comm, rank) => prepareRank(comm, one, rank, ranks)));
   await how(comms, states, one);
-  const sends = states.map(({ sends }) => bitsOf(sends, one.type));
+  const sends = states.map(({ sends }) => unsigned(sends));
   const wrong = [];
   for (const [rank, comm] of comms.entries()) {
     wrong.push(...(await checkRank(comm, one, rank, states[rank], sends)));
@@ -157,8 +158,8 @@ export async function checkRank(comm, one, rank, state, sends) {
   const wrong = [];
   const { recv } = sides;
   for (const [memory, content] of memories) {
-    const found = bitsOf(await memory.read(), one.type);
-    const want = Array.from(bitsOf(content, one.type), BigInt);
+    const found = unsigned(await memory.read());
+    const want = Array.from(unsigned(content), BigInt);
     if (recv?.memory === memory && recv.elements > 0) {
       const result = expected(one, rank, sends);
       // What was sent from the same memory may be left in any state only where the result is.

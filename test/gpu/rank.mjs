@@ -4,9 +4,9 @@
  */
 import { cudaDriver } from '#src/device/cuda/driver.js';
 import { Communicator, cuda, group } from '#src/index.js';
+import { unsigned } from '../reference/direct-arithmetic.mjs';
 import { checkRank, describe, prepareRank, randomCase, ways } from './cases.mjs';
 import { randomFrom } from './random.mjs';
-import { bitsOf } from './reference.mjs';
 
 const [task, seed = '1', cases = '20'] = process.argv.slice(2);
 const report = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
@@ -23,7 +23,7 @@ async function compute(comm) {
       states.push(await prepareRank(comm, one, rank, comm.size, rank !== comm.rank));
     const own = states[comm.rank];
     await how([comm], [own], one);
-    const sends = states.map((state) => bitsOf(state.sends, one.type));
+    const sends = states.map((state) => unsigned(state.sends));
     const found = await checkRank(comm, one, comm.rank, own, sends);
     wrong.push(...found.map((line) => `case ${k} (${describe(one)}): ${line}`));
     for (const memory of own.memories.keys()) memory.free();

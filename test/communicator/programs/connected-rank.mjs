@@ -8,7 +8,7 @@
 import { createHash } from 'node:crypto';
 import { Communicator } from '../../../dist/index.js';
 import { decode, encode } from '../../../dist/kernel/numeric.js';
-import { TYPES, unsigned } from './plain-reference.mjs';
+import { TYPES, unsigned } from '../../reference/direct-arithmetic.mjs';
 
 const [seedText, roundsText, collective, optionsText] = process.argv.slice(2);
 const rounds = Number(roundsText);

@@ -1,32 +1,9 @@
 /**
  * Collectives on one element at a time, in plain JavaScript, for ranks that verify themselves. Elements are
- * bits (bigint). All contributions of an element are given in rank order.
+ * bits (bigint).
  */
-import { decode, divideBits, encode, reduceBits } from '../../../dist/kernel/numeric.js';
-
-export const TYPES = {
-  int8: Int8Array,
-  uint8: Uint8Array,
-  int32: Int32Array,
-  uint32: Uint32Array,
-  int64: BigInt64Array,
-  uint64: BigUint64Array,
-  float16: Uint16Array,
-  float32: Float32Array,
-  float64: Float64Array,
-  bfloat16: Uint16Array,
-  float8e4m3: Uint8Array,
-  float8e5m2: Uint8Array,
-};
-
-const UNSIGNED = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array };
-const NARROW = new Set(['float16', 'bfloat16', 'float8e4m3', 'float8e5m2']);
-const isFloat = (type) => type.includes('float');
-
-/** The elements of an array as unsigned integers over the same memory. */
-export function unsigned(array) {
-  return new UNSIGNED[array.BYTES_PER_ELEMENT](array.buffer, array.byteOffset, array.length);
-}
+import { divideBits, encode, reduceBits } from '#src/kernel/numeric.js';
+import { combineDirect, fold, isFloat, TYPES } from '../../reference/direct-arithmetic.mjs';
 
 /** 32 bits that depend on all arguments (murmur3's finaliser). */
 function hash(a, b, c) {
@@ -45,40 +22,6 @@ export function contribution({ type, plain, salt }, rank, i) {
   }
   if (isFloat(type)) return encode(type, (word / 2 ** 32 - 0.5) * 8);
   return encode(type, (word % 200) - (type.startsWith('u') ? 0 : 100));
-}
-
-function fold(type, step, contributions) {
-  return contributions.reduce((a, b) => reduceBits(type, step, a, b));
-}
-
-/** Contributions combined where all meet: narrow floats are summed in float32 and rounded once. */
-function combineDirect(type, op, contributions) {
-  const n = contributions.length;
-  if (!isFloat(type)) {
-    const total = fold(type, op === 'avg' ? 'sum' : op, contributions);
-    return op === 'avg' ? divideBits(type, total, n) : total;
-  }
-  if (op !== 'sum' && op !== 'avg') return fold(type, op, contributions);
-  if (type === 'float64') {
-    const factor = op === 'avg' ? 1 / n : 1;
-    return encode(
-      type,
-      contributions.map((bits) => decode(type, bits) * factor).reduce((a, b) => a + b),
-    );
-  }
-  if (type === 'float32' && op === 'avg') {
-    // No wider type to sum in: scaled first, so that the sum cannot overflow where the average does not.
-    const factor = Math.fround(1 / n);
-    const scaled = contributions.map((bits) => Math.fround(decode(type, bits) * factor));
-    return encode(
-      type,
-      scaled.reduce((a, b) => Math.fround(a + b)),
-    );
-  }
-  const values = contributions.map((bits) => decode(type, bits));
-  const total = values.reduce((a, b) => Math.fround(a + b));
-  const result = op === 'avg' ? Math.fround(total * Math.fround(1 / n)) : total;
-  return encode(type, NARROW.has(type) ? Math.fround(result) : result);
 }
 
 /** Contributions added one after the other around a ring that ends at `last`; each step rounds. */
@@ -107,9 +50,4 @@ export function expected(call, size, rank, i, ring) {
   if (ring === null) return combineDirect(type, op, all);
   const last = collective === 'reduceScatter' ? rank : collective === 'reduce' ? root : ring(call, i);
   return combineRing(type, op, all, last);
-}
-
-export function sameElement(type, a, b) {
-  if (a === b) return true;
-  return isFloat(type) && Number.isNaN(decode(type, a)) && Number.isNaN(decode(type, b));
 }

@@ -7,7 +7,8 @@
 import { createHash } from 'node:crypto';
 import { Communicator } from '../../../dist/index.js';
 import { channelShares, ringChunkBytes } from '../../../dist/planning/ring-plan.js';
-import { contribution, expected, sameElement, TYPES, unsigned } from './plain-reference.mjs';
+import { sameElement, TYPES, unsigned } from '../../reference/direct-arithmetic.mjs';
+import { contribution, expected } from './plain-reference.mjs';
 
 const [seedText, roundsText, optionsText = '{}'] = process.argv.slice(2);
 const seed = Number(seedText);
