@@ -174,16 +174,11 @@ const direct = (blocks, unroll = 4, copies = 'push', residency = 2) => ({
   copies,
 });
 
-const LL128 = (blocks, threads, lines) => ({
-  program: 'LL128',
-  blocks: Math.min(blocks, most),
-  threads,
-  lines,
-});
+const LL128 = (blocks, threads) => ({ program: 'LL128', blocks: Math.min(blocks, most), threads });
 const push = (blocks, threads, unroll) => ({ program: 'Push', blocks, threads, unroll });
 
 function checks() {
-  const oneRound = [LL(9, 512, 1), LL(9, 256, 2), LL128(Math.min(most, 18), 64, 1), LL128(9, 64, 2)];
+  const oneRound = [LL(9, 512, 1), LL(9, 256, 2), LL128(Math.min(most, 18), 64), LL128(9, 128)];
   const shapes = [LL(1, 64), LL(5), ...oneRound, direct(3), direct(7, 4, 'pull'), direct(7, 4, 'split')];
   for (const collective of GPU_COLLECTIVES.filter((c) => c !== 'barrier')) {
     for (const shape of shapes) {
@@ -224,12 +219,12 @@ function checkLarge() {
   const most = 3 * MB;
   const random32 = new Int32Array(most / 4).map(() => next() * 0x100000000);
   const shapes = [
-    LL128(128, 512, 2),
-    LL128(128, 256, 4),
-    LL128(104, 1024 / 2, 2),
+    LL128(128, 1024),
+    LL128(103, 1024),
+    LL128(128, 832),
     push(128, 512, 4),
     push(128, 256, 8),
-    push(256, 512, 2),
+    push(128, 128, 16),
     push(128, 1024, 2),
   ];
   for (let round = 0; round < 24; round++) {
@@ -323,8 +318,8 @@ function checkChains() {
     LL(1),
     LL(16, 256, 1),
     direct(1),
-    LL128(9, 64, 1),
-    LL128(5, 128, 1),
+    LL128(9, 64),
+    LL128(5, 128),
     push(2, 128, 2),
     push(7, 512, 1),
   ];
@@ -454,14 +449,10 @@ function sweepAllReduce() {
 function shapes128(bytes) {
   const list = [];
   const chunks = Math.ceil(bytes / 960);
-  for (const lines of [1, 2, 4]) {
-    for (const threads of [64, 128, 256, 320, 384, 512]) {
-      const perBlock = (threads / 32) * lines;
-      const blocks = Math.ceil(chunks / perBlock);
-      if (blocks > 128 || perBlock > 32 || (blocks < 32 && bytes >= 256 * KB)) continue;
-      list.push(LL128(blocks, threads, lines));
-      if (blocks > 64 && blocks < 128 && bytes >= MB) list.push(LL128(128, threads, lines));
-    }
+  for (const warps of [2, 4, 8, 12, 16, 18, 20, 24, 28, 32]) {
+    const blocks = Math.ceil(chunks / warps);
+    if (blocks > 128 || blocks < 16) continue;
+    list.push(LL128(blocks, 32 * warps));
   }
   return list;
 }
@@ -478,19 +469,20 @@ function sweep128() {
 
 function sweepPush() {
   gpus.overlap = true;
-  for (const bytes of [2 * MB, 4 * MB, 8 * MB, 32 * MB, 128 * MB, 512 * MB]) {
+  for (const bytes of [8 * MB, 16 * MB, 32 * MB, 512 * MB]) {
     const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
     for (const shape of [
       push(128, 512, 4),
-      push(128, 512, 2),
       push(128, 256, 8),
-      push(128, 256, 4),
-      push(64, 512, 8),
-      push(128, 1024, 2),
-      push(256, 512, 2),
-      push(256, 256, 4),
+      push(112, 288, 8),
+      push(132, 224, 8),
+      push(128, 192, 10),
+      push(128, 160, 12),
+      push(128, 128, 12),
+      push(128, 128, 16),
+      push(96, 320, 8),
     ]) {
-      if (bytes < 8 * MB && shape.unroll === 8) continue;
+      if (bytes < 8 * MB) continue;
       time(call, shape, bytes, { stream: true });
     }
     time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
@@ -506,7 +498,7 @@ function sweepOthers128() {
       const each = perRank ? bytes / ranks : bytes;
       if (each > 3 * MB) continue;
       const call = { collective, type: 'float32', op: 'sum', count: each / 4, root: 0 };
-      const list = shapes128(each).filter(({ threads }) => [128, 256, 512].includes(threads));
+      const list = shapes128(each).filter(({ threads }) => threads >= 128);
       for (const shape of list) time(call, shape, bytes, { stream: true });
       time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
     }

@@ -48,7 +48,7 @@ export const CHUNK128_BYTES = 8 * LINE128_BYTES;
 export const CHUNK128_DATA = 8 * 120;
 
 /** Channels of a pair of ranks: blocks that move one message together. */
-export const PAIR_CHANNELS = 32;
+export const PAIR_CHANNELS = 64;
 
 /** How large the parts of an area are. */
 export interface AreaSizes {
@@ -61,6 +61,8 @@ export interface AreaSizes {
   readonly pairChannels: number;
   /** LL lines of one bank of a pair's channel, bytes. */
   readonly pairBankBytes: number;
+  /** LL128 lines of one bank of a pair's channel, bytes, a multiple of those of a chunk. */
+  readonly pairBank128Bytes: number;
   /** The stage, for sending and receiving together. */
   readonly stageBytes: number;
   /** Absent: none. */
@@ -74,7 +76,8 @@ export const GPU_AREA: AreaSizes = {
   llBankBytes: 16 * 1024,
   ll128BankBytes: 32 * 1024,
   pairChannels: PAIR_CHANNELS,
-  pairBankBytes: 8 * 1024,
+  pairBankBytes: 4 * 1024,
+  pairBank128Bytes: 16 * 1024,
   stageBytes: 8 * 1024 * 1024,
 };
 
@@ -121,7 +124,7 @@ export const Cell = struct(
   64,
 );
 
-/** State of messages between two ranks on one channel, in the area of one of the two; its inbox of two banks follows. */
+/** State of messages between two ranks on one channel, in the area of one of the two; its inboxes follow: two banks for each protocol. */
 export const Pair = struct(
   'Pair',
   {
@@ -179,14 +182,14 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
   const slot128Bytes = Math.floor(sizes.ll128BankBytes / peers / CHUNK128_BYTES) * CHUNK128_BYTES;
   if (slotBytes === 0)
     throw new TuttiError('internalError', `LL banks of ${sizes.llBankBytes} bytes are too small`);
-  const pairStride = Pair.size + 2 * sizes.pairBankBytes;
+  const pairStride = Pair.size + 2 * (sizes.pairBankBytes + sizes.pairBank128Bytes);
   const states = 0;
   const cells = states + sizes.blocks * BlockState.size;
   const tokens = cells + round(sizes.blocks * ranks * Cell.size, CACHE_LINE);
   const lines = tokens + round(sizes.llBlocks * 2 * ranks * LINE_BYTES, CACHE_LINE);
   const lines128 = lines + sizes.llBlocks * 2 * peers * slotBytes;
   const pairs = lines128 + sizes.llBlocks * 2 * peers * slot128Bytes;
-  const pushes = round(pairs + sizes.pairChannels * ranks * pairStride, CACHE_LINE);
+  const pushes = round(pairs + sizes.pairChannels * peers * pairStride, CACHE_LINE);
   const stage = round(pushes + sizes.blocks * PUSH_WARPS * peers * PushState.size, CACHE_LINE);
   const connectors = connectorLayout(ranks, sizes.connectors, round(stage + sizes.stageBytes, CACHE_LINE));
   const bytes = connectors.end;

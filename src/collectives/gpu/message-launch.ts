@@ -7,7 +7,7 @@
 
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import { type AreaSizes, GPU_AREA, LINE_BYTES } from './area.js';
+import { type AreaSizes, CHUNK128_BYTES, GPU_AREA, LINE_BYTES } from './area.js';
 import type { GpuTeam } from './call.js';
 import { messages } from './messages.js';
 import { MAX_MESSAGE_GROUPS, MAX_MESSAGES, messageWork } from './work.js';
@@ -27,8 +27,12 @@ export interface MessageForm {
   readonly threads: number;
   readonly unroll: number;
   readonly mostLowLatency: number;
+  /** The same where lines of 128 bytes arrive whole: LL and LL128. */
+  readonly mostLowLatencyWith128: number;
+  readonly mostLowLatency128: number;
   /** Bytes that are worth a channel: of small messages, one line per thread; of large ones, a few packets each. */
   readonly smallGrain: number;
+  readonly grain128: number;
   readonly largeGrain: number;
   readonly sizes: AreaSizes;
   readonly roundMask?: number;
@@ -38,7 +42,10 @@ export const MESSAGE_FORM: MessageForm = {
   threads: 512,
   unroll: 8,
   mostLowLatency: 256 * 1024,
-  smallGrain: 4096,
+  mostLowLatencyWith128: 64 * 1024,
+  mostLowLatency128: 2 * 1024 * 1024,
+  smallGrain: 2048,
+  grain128: 8192,
   largeGrain: 32768,
   sizes: GPU_AREA,
 };
@@ -61,15 +68,26 @@ export interface MessageLaunch {
   write(view: DataView, base: number, areas: readonly (number | bigint)[], maps?: number | bigint): void;
 }
 
+const WARP = 32;
+
 /** Shares of channels are whole lines of the second-level cache. */
 const GRAIN = 128;
 
 /** Channels of a message of so many bytes: equal at both ends. All groups of a batch fit the GPU at the same time. */
 function channelsOf(team: GpuTeam, bytes: number, form: MessageForm): number {
-  const groups = 2 * team.ranks * team.ranksPerDevice;
+  // Messages of a rank with itself wait for nobody.
+  const groups = 2 * Math.max(1, team.ranks - 1) * team.ranksPerDevice;
   const most = Math.max(1, Math.min(form.sizes.pairChannels, Math.floor(team.multiprocessors / groups)));
-  const grain = bytes <= form.mostLowLatency ? form.smallGrain : form.largeGrain;
-  return Math.min(most, Math.max(1, Math.ceil(bytes / grain)));
+  return Math.min(most, Math.max(1, Math.ceil(bytes / grainOf(team, bytes, form))));
+}
+
+function mostLowLatencyOf({ wholeLines }: GpuTeam, form: MessageForm): number {
+  return wholeLines ? form.mostLowLatencyWith128 : form.mostLowLatency;
+}
+
+function grainOf(team: GpuTeam, bytes: number, form: MessageForm): number {
+  if (bytes <= mostLowLatencyOf(team, form)) return form.smallGrain;
+  return team.wholeLines && bytes <= form.mostLowLatency128 ? form.grain128 : form.largeGrain;
 }
 
 interface Message {
@@ -148,12 +166,16 @@ export function gpuMessages(
 }
 
 /** Throws `internalError` where threads have no lines of their own in a bank: rounds would overwrite each other. */
-function requireLines({ threads, sizes }: MessageForm): void {
-  if (sizes.pairBankBytes >= threads * LINE_BYTES) return;
-  throw new TuttiError(
-    'internalError',
-    `banks of ${sizes.pairBankBytes} bytes for messages; ${threads} threads need ${threads * LINE_BYTES}`,
-  );
+function requireLines({ threads, sizes }: MessageForm, wholeLines: boolean): void {
+  const require = (bank: number, bytes: number) => {
+    if (bank >= bytes) return;
+    throw new TuttiError(
+      'internalError',
+      `banks of ${bank} bytes for messages; ${threads} threads need ${bytes}`,
+    );
+  };
+  require(sizes.pairBankBytes, threads * LINE_BYTES);
+  if (wholeLines) require(sizes.pairBank128Bytes, Math.ceil(threads / WARP) * CHUNK128_BYTES);
 }
 
 /** Launches that take long gain nothing by overlapping (shape.ts). */
@@ -161,16 +183,26 @@ const BRIEF_BYTES = 8 * 1024 * 1024;
 const isBrief = ({ bytes }: Message): boolean => bytes < BRIEF_BYTES;
 
 function launchOf(team: GpuTeam, self: number, groups: readonly Group[], form: MessageForm): MessageLaunch {
-  const { ranks, addressing } = team;
-  requireLines(form);
-  const { threads, unroll, mostLowLatency, sizes, roundMask } = form;
+  const { ranks, addressing, wholeLines } = team;
+  requireLines(form, wholeLines);
+  const { threads, unroll, mostLowLatency128, sizes, roundMask } = form;
   const work = messageWork(ranks);
   const blocksOf = ({ messages: m }: Group) =>
     Math.max(...m.map(({ bytes }) => channelsOf(team, bytes, form)));
   const extra = roundMask === undefined ? {} : { roundMask };
-  const parameters = { ranks, addressing, threads, unroll, mostLowLatency, sizes, ...extra };
+  const parameters = {
+    ranks,
+    addressing,
+    threads,
+    unroll,
+    mostLowLatency: mostLowLatencyOf(team, form),
+    mostLowLatency128,
+    wholeLines,
+    sizes,
+    ...extra,
+  };
   return {
-    key: ['Messages', ranks, addressing, threads, unroll].join('/'),
+    key: ['Messages', ranks, addressing, threads, unroll, wholeLines ? 'LL128' : 'LL'].join('/'),
     blocks: groups.reduce((sum, group) => sum + blocksOf(group), 0),
     threads,
     overlap: team.ranksPerDevice === 1 && groups.every(({ messages: m }) => m.every(isBrief)),

@@ -5,10 +5,10 @@
  * go in the order in which they were called, over as many channels as their size is worth, from channel 0 on; each
  * channel counts its rounds, and the two ends of it agree without a word, whatever the batches on both sides.
  *
- * - Small messages are pushed as LL lines into the receiver's inbox, whose two banks take turns. The receiver returns
+ * - Small messages are pushed as LL or LL128 lines into the receiver's inbox, whose two banks take turns. The receiver returns
  *   the number of each round that it has taken out (credit), and the sender is never more than two ahead.
  * - Large ones: the receiver tells the sender the name of its buffer, the sender writes into it and says so.
- * - A receive buffer that the sender cannot reach has the name STAGED: then data go as LL lines, too.
+ * - A receive buffer that the sender cannot reach has the name STAGED: then data go as lines, too.
  *
  * The number in a line is twice the round plus 1, so that zeroed memory never matches; a receiver clears its banks
  * before numbers come again.
@@ -16,12 +16,15 @@
 
 import { type KernelBuilder, kernel, type Value, type Variable } from '../../kernel/builder.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import { type AreaSizes, LINE_BYTES, LINE_DATA, Pair } from './area.js';
+import { type AreaSizes, CHUNK128_BYTES, CHUNK128_DATA, LINE_BYTES, LINE_DATA, Pair } from './area.js';
 import { awaitLines, flagOf, storeLine } from './line.js';
 import { moveBytes } from './move.js';
 import { type Addressing, resolveName, STAGED } from './names.js';
+import type { RoundLines } from './round-lines.js';
+import type { LineProtocol } from './rounds.js';
 import { Team } from './team.js';
 import { ThreadLines } from './thread-lines.js';
+import { WarpLines } from './warp-lines.js';
 import { type MessageWork, messageWork } from './work.js';
 
 export interface MessageParameters {
@@ -31,8 +34,11 @@ export interface MessageParameters {
   readonly threads: number;
   /** Packets that a thread has under way. */
   readonly unroll: number;
-  /** Most bytes of a message that goes as LL lines. */
+  /** Most bytes of a message that goes as LL lines, and as LL128 lines where there are any. */
   readonly mostLowLatency: number;
+  readonly mostLowLatency128: number;
+  /** Lines of 128 bytes arrive whole. */
+  readonly wholeLines: boolean;
   readonly sizes?: AreaSizes;
   /** Rounds are counted modulo this plus 1, a power of two, in lines; tests make it small. */
   readonly roundMask?: number;
@@ -51,6 +57,24 @@ interface Part {
   readonly low: Value<'u64'>;
   readonly bytes: Value<'u64'>;
 }
+
+/** A protocol, and how the lines of a thread are made. */
+interface LineKind<T extends 'u64' | 'packet'> {
+  readonly protocol: LineProtocol;
+  make(k: KernelBuilder, bytes: Value<'u32'>, pointer: Value<'ptr'>): RoundLines<T>;
+}
+
+const LL: LineKind<'u64'> = {
+  protocol: 'LL',
+  make: (k, bytes, pointer) => new ThreadLines(k, 1, 1, bytes, [pointer.cast('u64').cast('u32')]),
+};
+
+const LL128: LineKind<'packet'> = {
+  protocol: 'LL128',
+  make: (k, bytes, pointer) => new WarpLines(k, 1, bytes, [pointer.cast('u64').cast('u32')]),
+};
+
+const WARP = 32;
 
 class Channel {
   readonly #k: KernelBuilder;
@@ -82,16 +106,24 @@ class Channel {
     this.#channel = channel;
     this.#mask = parameters.roundMask ?? ROUND_MASK;
     const { pairs, pairStride } = team.layout;
-    const pair = (area: Value<'ptr'>, other: Value<'u32'>) =>
-      area.offset(channel.mul(team.ranks).add(other).mul(pairStride)).offset(pairs);
-    this.own = pair(team.own, peer);
-    this.remote = pair(team.areaOf(peer), team.self);
+    const { ranks, self } = team;
+    /** What a rank keeps for another, by the distance of that one. */
+    const pair = (area: Value<'ptr'>, owner: Value<'u32'>, other: Value<'u32'>) => {
+      const distance = k.select(other.ge(owner), other.sub(owner), other.add(ranks).sub(owner));
+      const slot = channel.mul(ranks - 1).add(distance.sub(1));
+      return area.offset(slot.mul(pairStride)).offset(pairs);
+    };
+    this.own = pair(team.own, self, peer);
+    this.remote = pair(team.areaOf(peer), peer, self);
   }
 
-  /** Bytes of one LL round. */
-  get #most(): number {
-    const lines = Math.min(this.#parameters.threads, this.#team.layout.sizes.pairBankBytes / LINE_BYTES);
-    return lines * LINE_DATA;
+  /** Bytes of one round. */
+  #most(protocol: LineProtocol): number {
+    const { pairBankBytes, pairBank128Bytes } = this.#team.layout.sizes;
+    const { threads } = this.#parameters;
+    return protocol === 'LL'
+      ? Math.min(threads, pairBankBytes / LINE_BYTES) * LINE_DATA
+      : Math.min(threads / WARP, pairBank128Bytes / CHUNK128_BYTES) * CHUNK128_DATA;
   }
 
   /** The number in the lines of a round. */
@@ -99,37 +131,61 @@ class Channel {
     return round.and(this.#mask).shl(1).or(1);
   }
 
-  #bank(pair: Value<'ptr'>, round: Value<'u32'>): Value<'ptr'> {
-    return pair.offset(round.and(1).mul(this.#team.layout.sizes.pairBankBytes)).offset(Pair.size);
+  #bank(pair: Value<'ptr'>, round: Value<'u32'>, protocol: LineProtocol): Value<'ptr'> {
+    const { pairBankBytes, pairBank128Bytes } = this.#team.layout.sizes;
+    return protocol === 'LL'
+      ? pair.offset(round.and(1).mul(pairBankBytes)).offset(Pair.size)
+      : pair.offset(round.and(1).mul(pairBank128Bytes)).offset(Pair.size + 2 * pairBankBytes);
   }
 
-  #lines(bytes: Value<'u32'>, pointer: Value<'ptr'>): ThreadLines {
-    return new ThreadLines(this.#k, 1, 1, bytes, [pointer.cast('u64').cast('u32')]);
+  /** Before numbers come again: nothing of this round's bank may match. */
+  #clear(round: Value<'u32'>): void {
+    const k = this.#k;
+    const { pairBankBytes, pairBank128Bytes } = this.#team.layout.sizes;
+    k.if(round.and(this.#mask).ge(this.#mask - 1), () => {
+      const zero = k.packet(0n, 0n);
+      const fill = (bank: Value<'ptr'>, bytes: number) => {
+        k.for(k.threadIndex, bytes / LINE_BYTES, k.threadCount, (i) => {
+          k.store('packet', bank.offset(i.mul(LINE_BYTES)), zero, { order: 'volatile' });
+        });
+      };
+      fill(this.#bank(this.own, round, 'LL'), pairBankBytes);
+      fill(this.#bank(this.own, round, 'LL128'), pairBank128Bytes);
+      k.fence('both');
+      k.barrier();
+    });
   }
 
   #only(body: () => void): void {
     this.#k.if(this.#k.threadIndex.eq(0), body);
   }
 
-  /** Calls `body` for each LL round of so many bytes, after it has counted the round. */
+  /** Calls `body` for each round of so many bytes, after it has counted the round. */
   #rounds(
     counter: Variable<'u32'>,
     bytes: Value<'u64'>,
+    most: number,
     body: (at: Value<'u64'>, size: Value<'u32'>, round: Value<'u32'>) => void,
   ): void {
     const k = this.#k;
-    k.for(k.u64(0), bytes, this.#most, (at) => {
+    k.for(k.u64(0), bytes, most, (at) => {
       const round = counter.value.add(1);
       counter.set(round);
-      body(at, bytes.sub(at).min(this.#most).cast('u32'), round);
+      body(at, bytes.sub(at).min(most).cast('u32'), round);
     });
   }
 
-  #sendLines(counter: Variable<'u32'>, from: Value<'ptr'>, bytes: Value<'u64'>): void {
+  /** A rank sends lines of one protocol to another: `make` makes those of a thread. */
+  #sendLines<T extends 'u64' | 'packet'>(
+    counter: Variable<'u32'>,
+    from: Value<'ptr'>,
+    bytes: Value<'u64'>,
+    { protocol, make }: LineKind<T>,
+  ): void {
     const k = this.#k;
-    this.#rounds(counter, bytes, (at, size, round) => {
+    this.#rounds(counter, bytes, this.#most(protocol), (at, size, round) => {
       const source = from.offset(at);
-      const lines = this.#lines(size, source);
+      const lines = make(k, size, source);
       const data = lines.data();
       lines.load(source, data);
       // A thread that has nothing to send may be far behind the others.
@@ -137,30 +193,39 @@ class Channel {
         k.field(this.own, Pair, 'credit', 0, { order: 'volatile' }).add(2).sub(round).bitcast('i32').ge(0),
       );
       const values = data.map(({ value }) => value);
-      lines.push(this.#bank(this.remote, round), values, this.#number(round));
+      lines.push(this.#bank(this.remote, round, protocol), values, this.#number(round));
     });
   }
 
-  #receiveLines(counter: Variable<'u32'>, to: Value<'ptr'>, bytes: Value<'u64'>): void {
+  #receiveLines<T extends 'u64' | 'packet'>(
+    counter: Variable<'u32'>,
+    to: Value<'ptr'>,
+    bytes: Value<'u64'>,
+    { protocol, make }: LineKind<T>,
+  ): void {
     const k = this.#k;
-    this.#rounds(counter, bytes, (at, size, round) => {
+    this.#rounds(counter, bytes, this.#most(protocol), (at, size, round) => {
       const target = to.offset(at);
-      const lines = this.#lines(size, target);
-      const inbox = this.#bank(this.own, round);
-      const [data] = lines.receive([inbox], this.#number(round));
+      const lines = make(k, size, target);
+      const [data] = lines.receive([this.#bank(this.own, round, protocol)], this.#number(round));
       lines.store(target, data!);
       k.barrier();
-      k.if(round.and(this.#mask).ge(this.#mask - 1), () => {
-        const { pairBankBytes } = this.#team.layout.sizes;
-        const zero = k.packet(0n, 0n);
-        k.for(k.threadIndex, pairBankBytes / LINE_BYTES, k.threadCount, (i) => {
-          k.store('packet', inbox.offset(i.mul(LINE_BYTES)), zero, { order: 'volatile' });
-        });
-        k.fence('both');
-        k.barrier();
-      });
+      this.#clear(round);
       this.#giveCredit(round);
     });
+  }
+
+  /** Runs `body` with the kind of lines in which a message of so many bytes goes; nothing where it goes directly. */
+  #asLines(all: Value<'u64'>, body: (kind: LineKind<'u64'> | LineKind<'packet'>) => void): void {
+    const k = this.#k;
+    const { mostLowLatency, wholeLines } = this.#parameters;
+    if (!wholeLines) body(LL);
+    else
+      k.if(
+        all.le(BigInt(mostLowLatency)),
+        () => body(LL),
+        () => body(LL128),
+      );
   }
 
   #giveCredit(round: Value<'u32'>): void {
@@ -181,7 +246,7 @@ class Channel {
     );
     k.if(
       name!.eq(STAGED),
-      () => this.#sendLines(counter, part.address.offset(part.low), part.bytes),
+      () => this.sendSmall(counter, part),
       () => {
         const maps = () => k.field(this.#work, this.#fields, 'maps');
         const target = resolveName(k, addressing, name!, this.#peer, maps);
@@ -207,8 +272,9 @@ class Channel {
     );
   }
 
-  receive(counter: Variable<'u32'>, to: Value<'ptr'>, name: Value<'u64'>, bytes: Value<'u64'>): void {
+  receive(counter: Variable<'u32'>, part: Part): void {
     const k = this.#k;
+    const { name } = part;
     const round = counter.value.add(1);
     counter.set(round);
     this.#only(() => {
@@ -220,7 +286,7 @@ class Channel {
       name.eq(STAGED),
       () => {
         this.#giveCredit(round);
-        this.#receiveLines(counter, to, bytes);
+        this.receiveSmall(counter, part);
       },
       () => {
         this.#only(() => {
@@ -229,24 +295,30 @@ class Channel {
           );
         });
         k.barrier();
+        this.#clear(round);
         this.#giveCredit(round);
       },
     );
   }
 
-  /** Sends the channel's part of a message that is small enough for LL lines. */
-  sendSmall(counter: Variable<'u32'>, from: Value<'ptr'>, bytes: Value<'u64'>): void {
-    this.#sendLines(counter, from, bytes);
+  /** Sends the channel's part of a message as lines. */
+  sendSmall(counter: Variable<'u32'>, { address, low, bytes, all }: Part): void {
+    this.#asLines(all, (kind) =>
+      this.#sendLines(counter, address.offset(low), bytes, kind as LineKind<'u64'>),
+    );
   }
 
-  receiveSmall(counter: Variable<'u32'>, to: Value<'ptr'>, bytes: Value<'u64'>): void {
-    this.#receiveLines(counter, to, bytes);
+  receiveSmall(counter: Variable<'u32'>, { address, low, bytes, all }: Part): void {
+    this.#asLines(all, (kind) =>
+      this.#receiveLines(counter, address.offset(low), bytes, kind as LineKind<'u64'>),
+    );
   }
 }
 
 /** The program of batches of sends and receives; its descriptor is MessageWork. */
 export function messages(traits: Traits, parameters: MessageParameters): Program {
-  const { ranks, threads, unroll, mostLowLatency, sizes } = parameters;
+  const { ranks, threads, unroll, mostLowLatency, mostLowLatency128, wholeLines, sizes } = parameters;
+  const mostLines = wholeLines ? mostLowLatency128 : mostLowLatency;
   return kernel('messages', traits, (k, work) => {
     k.awaitLaunch();
     k.releaseLaunch();
@@ -275,7 +347,7 @@ export function messages(traits: Traits, parameters: MessageParameters): Program
           const address = k.field(work, fields, 'address', message).cast('ptr');
           const name = k.field(work, fields, 'name', message);
           const bytes = share.min(all.sub(low));
-          body({ address, name, all, channels, low, bytes }, all.le(BigInt(mostLowLatency)));
+          body({ address, name, all, channels, low, bytes }, all.le(BigInt(mostLines)));
         });
       });
     };
@@ -308,12 +380,11 @@ export function messages(traits: Traits, parameters: MessageParameters): Program
       receives,
       () =>
         countingOn('received', (counter) => {
-          forMessages(({ address, name, low, bytes }, isSmall) => {
-            const to = address.offset(low);
+          forMessages((part, isSmall) => {
             k.if(
               isSmall,
-              () => line.receiveSmall(counter, to, bytes),
-              () => line.receive(counter, to, name, bytes),
+              () => line.receiveSmall(counter, part),
+              () => line.receive(counter, part),
             );
           });
         }),
@@ -322,7 +393,7 @@ export function messages(traits: Traits, parameters: MessageParameters): Program
           forMessages((part, isSmall) => {
             k.if(
               isSmall,
-              () => line.sendSmall(counter, part.address.offset(part.low), part.bytes),
+              () => line.sendSmall(counter, part),
               () => line.send(counter, part),
             );
           });

@@ -196,10 +196,11 @@ export function pushAllReduce(traits: Traits, parameters: PushParameters): Progr
           k.store('packet', slot, packet, { offset: u * ROW });
         });
       }
-      advance();
+      // The next loads are under way while the stores are waited for.
       const next = now.add(stride);
       start.set(next);
       hunks.load(send, next, next.add(within), ahead);
+      advance();
       awaitPeers();
       const rows = here.map(({ slots }) => {
         const slot = slots.offset(parity);

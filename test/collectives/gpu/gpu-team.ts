@@ -27,6 +27,7 @@ export const SMALL_AREA: AreaSizes = {
   ll128BankBytes: 4096,
   pairChannels: 2,
   pairBankBytes: 64,
+  pairBank128Bytes: 1024,
   stageBytes: 6144,
 };
 

@@ -23,10 +23,16 @@ const FORM: MessageForm = {
   threads: 4,
   unroll: 2,
   mostLowLatency: 200,
+  mostLowLatencyWith128: 130,
+  mostLowLatency128: 2100,
   smallGrain: 128,
+  grain128: 1024,
   largeGrain: 128,
   sizes: SMALL_AREA,
 };
+
+/** The same with LL128 lines. */
+const FORM128: MessageForm = { ...FORM, threads: 32 };
 
 interface Transfer {
   readonly from: number;
@@ -51,8 +57,10 @@ class Messages {
   #slots = 0;
 
   constructor(options: MachineOptions, ranks: number, addressing: Addressing, form: MessageForm) {
-    this.machine = new Machine({ warpSize: 4, ...options });
-    this.#team = { ranks, multiprocessors: 12, ranksPerDevice: 1, addressing, wholeLines: true };
+    // LL128 needs whole warps.
+    const wholeLines = form.threads % 32 === 0;
+    this.machine = new Machine({ warpSize: wholeLines ? 32 : 4, ...options });
+    this.#team = { ranks, multiprocessors: 12, ranksPerDevice: 1, addressing, wholeLines };
     this.#form = form;
     const { bytes } = areaLayout(ranks, SMALL_AREA);
     for (let rank = 0; rank < ranks; rank++) {
@@ -168,6 +176,25 @@ describe('sends and receives on GPUs', () => {
     expect(runs).toBe(30 * EFFORT);
   });
 
+  it('mix LL lines, LL128 lines and writes', () => {
+    const runs = explore(
+      (options) =>
+        run(
+          options,
+          (next) => {
+            const transfers = Array.from({ length: 5 }, () => ({
+              ...randomTransfer(2, next),
+              bytes: pick([8, 130, 131, 960, 2001, 2100, 2101], next),
+            }));
+            return { ranks: 2, transfers, batchOf: (rank, i) => (rank === 0 ? i : i >> 1) };
+          },
+          FORM128,
+        ),
+      { seeds: 5 * EFFORT },
+    );
+    expect(runs).toBe(10 * EFFORT);
+  });
+
   it('keep the order of a pair when the two ends group their messages differently', () => {
     const runs = explore(
       (options) =>
@@ -245,7 +272,7 @@ describe('sends and receives on GPUs', () => {
     ]).flat();
     const launches = gpuMessages(team, 0, list);
     expect(launches).toHaveLength(3);
-    expect(launches.map(({ blocks }) => blocks)).toEqual([64, 64, 64]);
-    expect(MESSAGE_FORM.sizes.pairChannels * 2).toBe(64);
+    expect(launches.map(({ blocks }) => blocks)).toEqual([128, 128, 128]);
+    expect(MESSAGE_FORM.sizes.pairChannels * 2).toBe(128);
   });
 });

@@ -34,6 +34,7 @@ const SIZES: AreaSizes = {
   ll128BankBytes: 4096,
   pairChannels: 2,
   pairBankBytes: 256,
+  pairBank128Bytes: 1024,
   stageBytes: 6144,
 };
 
@@ -62,6 +63,8 @@ export function fakePrograms(driver: FakeDriver, settings?: ProgramSettings): Gp
       threads: 8,
       unroll: 2,
       mostLowLatency: 64,
+      mostLowLatencyWith128: 64,
+      mostLowLatency128: 64,
       smallGrain: 32,
       largeGrain: 128,
       sizes: SIZES,
