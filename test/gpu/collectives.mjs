@@ -195,7 +195,7 @@ function checks() {
   for (const type of ELEMENT_TYPE_NAMES) {
     for (const op of ['sum', 'avg']) check({ collective, type, op, count: 777, root: 0 }, LL(7, 256, 2));
   }
-  for (const shape of [push(3, 64, 1), push(5, 512, 2), push(2, 128, 4)]) {
+  for (const shape of [push(3, 64, 2), push(5, 512, 2), push(2, 128, 4)]) {
     for (const count of [1, 1000, 4099, 70001]) {
       for (const type of ['uint8', 'float16', 'float32', 'int64']) {
         const unalign = next() < 0.5 ? [] : gpus.ranks.map(() => Math.floor(next() * 9));
@@ -321,7 +321,7 @@ function checkChains() {
     LL128(9, 64),
     LL128(5, 128),
     push(2, 128, 2),
-    push(7, 512, 1),
+    push(7, 512, 2),
   ];
   for (let round = 0; round < 40; round++) {
     const count = 1 + Math.floor(next() * 4000);
@@ -469,23 +469,20 @@ function sweep128() {
 
 function sweepPush() {
   gpus.overlap = true;
+  const direct132 = { ...direct(132, 2, 'push', 1), threads: 1024 };
   for (const bytes of [8 * MB, 16 * MB, 32 * MB, 512 * MB]) {
     const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
     for (const shape of [
       push(128, 512, 4),
       push(128, 256, 8),
-      push(112, 288, 8),
-      push(132, 224, 8),
-      push(128, 192, 10),
-      push(128, 160, 12),
-      push(128, 128, 12),
+      push(128, 320, 6),
+      push(132, 256, 6),
       push(128, 128, 16),
-      push(96, 320, 8),
+      push(64, 512, 8),
     ]) {
-      if (bytes < 8 * MB) continue;
       time(call, shape, bytes, { stream: true });
     }
-    time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
+    time(call, direct132, bytes, { stream: true });
   }
 }
 

@@ -42,7 +42,7 @@ export const MESSAGE_FORM: MessageForm = {
   threads: 512,
   unroll: 8,
   mostLowLatency: 256 * 1024,
-  mostLowLatencyWith128: 64 * 1024,
+  mostLowLatencyWith128: 128 * 1024,
   mostLowLatency128: 2 * 1024 * 1024,
   smallGrain: 2048,
   grain128: 8192,

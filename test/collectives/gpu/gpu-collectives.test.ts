@@ -77,7 +77,7 @@ function mostBytes(shape: GpuShape): number {
   if (shape.program === 'LL128') return (shape.blocks * shape.threads * 960) / 32;
   if (shape.program === 'LL' && shape.lines !== undefined)
     return shape.blocks * shape.threads * shape.lines * 8;
-  return shape.program === 'Push' ? shape.blocks * shape.threads * 50 : 160;
+  return shape.program === 'Push' ? shape.blocks * shape.threads * 80 : 160;
 }
 
 function randomCall(
@@ -156,7 +156,12 @@ describe('the all-reduce by pushes', () => {
         const next = random(machine.seed + 1);
         const ranks = pick([2, 3], next);
         const calls = Array.from({ length: 3 }, () => {
-          const shape: GpuShape = { program: 'Push', blocks: pick([1, 2], next), threads: 32, unroll: 1 };
+          const shape: GpuShape = {
+            program: 'Push',
+            blocks: pick([1, 2], next),
+            threads: pick([32, 64], next),
+            unroll: 2,
+          };
           const call = randomCall(ranks, next, 'allReduce', shape);
           return pick([call, { ...call, staged: [0] }], next);
         });

@@ -28,7 +28,7 @@ export const SMALL_AREA: AreaSizes = {
   pairChannels: 2,
   pairBankBytes: 64,
   pairBank128Bytes: 1024,
-  stageBytes: 6144,
+  stageBytes: 16384,
 };
 
 /** The same with connections of slots that hold a few packets. */
