@@ -64,7 +64,7 @@ export type GpuShape =
       readonly blocks: number;
       /** Whole warps. */
       readonly threads: number;
-      /** Packets of a thread in a hunk, an even number. */
+      /** Packets of a thread in a hunk. */
       readonly unroll: number;
     }
   | {

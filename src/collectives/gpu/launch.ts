@@ -177,12 +177,7 @@ export function launchOf(
     case 'Push': {
       const { unroll } = shape;
       const stage = pushStageBytes(ranks, blocks, threads, unroll);
-      if (
-        collective !== 'allReduce' ||
-        threads % WARP !== 0 ||
-        unroll % 2 !== 0 ||
-        stage > sizes.stageBytes
-      ) {
+      if (collective !== 'allReduce' || threads % WARP !== 0 || stage > sizes.stageBytes) {
         throw new TuttiError(
           'internalError',
           `${collective} by pushes of ${threads} threads with ${unroll} packets, which take ${stage} bytes of a stage of ${sizes.stageBytes}`,

@@ -7,10 +7,6 @@
  * each other step moves a hunk through the slot of its parity. Two slots are enough: a peer's step says that it has taken
  * out the step before its own, so whoever has seen step e of all peers may write step e + 1 over step e - 1.
  *
- * While a warp waits for its stores to have arrived, others must keep the link busy, but all began at the same time and
- * have as much to do. So odd warps are half a hunk behind: their hunk is the second half of one piece of their data and
- * the first half of the next; their first and last step move a half.
- *
  * Memory that peers cannot reach makes no difference, and every element is combined in rank order, by each rank alone.
  * Source: NCCL 2.30, Simple protocol (slots, steps); warps for themselves, and steps as credits, are our own.
  */
@@ -28,7 +24,7 @@ export interface PushParameters {
   readonly ranks: number;
   /** Threads of a block, whole warps. */
   readonly threads: number;
-  /** Packets of a thread in a hunk, an even number. */
+  /** Packets of a thread in a hunk. */
   readonly unroll: number;
   /** Sizes of the areas; those of GPUs by default. */
   readonly sizes?: AreaSizes;
@@ -44,91 +40,66 @@ export function pushStageBytes(ranks: number, blocks: number, threads: number, u
   return blocks * (threads / WARP) * (ranks - 1) * SLOTS * unroll * ROW;
 }
 
-/** The halves of a hunk in user memory: bytes before each, and before this lane's packets in it. */
-type Halves = readonly { readonly start: Value<'u64'>; readonly at: Value<'u64'> }[];
-
 /** Loads and stores a thread's packets of hunks. */
 class Hunks {
-  readonly #half: number;
-
   constructor(
     readonly k: KernelBuilder,
     readonly unroll: number,
     readonly elementBytes: number,
     readonly bytes: Value<'u64'>,
     readonly aligned: Value<'pred'>,
-  ) {
-    this.#half = unroll / 2;
-  }
+  ) {}
 
   variables(): Variable<'packet'>[] {
     const { k } = this;
     return Array.from({ length: this.unroll }, () => k.variable('packet', k.packet(0n, 0n)));
   }
 
-  /** Whether a half has any data. Before the first one of an odd warp there are none: that has an enormous start. */
-  has(start: Value<'u64'>): Value<'pred'> {
-    return start.lt(this.bytes);
-  }
-
-  /**
-   * For each half: runs the first for its packets where all of them are there, else the second for each that has bytes.
-   * `u` counts the packets of both halves, `row` those of one.
-   */
+  /** Runs the first where all packets of the hunk at `start` are there, else the second for each that has bytes. */
   #each(
-    halves: Halves,
-    whole: (u: number, at: Value<'u64'>, row: number) => void,
-    part: (u: number, at: Value<'u64'>, bytes: Value<'u32'>) => void,
+    start: Value<'u64'>,
+    at: Value<'u64'>,
+    whole: (u: number) => void,
+    part: (u: number, bytes: Value<'u32'>) => void,
   ): void {
-    const { k, bytes } = this;
-    halves.forEach(({ start, at }, h) => {
-      const rows = Array.from({ length: this.#half }, (_, row) => row);
-      k.if(
-        this.has(start)
-          .and(start.add(this.#half * ROW).le(bytes))
-          .and(this.aligned),
-        () => {
-          for (const row of rows) whole(h * this.#half + row, at, row);
-        },
-        () => {
-          for (const row of rows) {
-            const here = at.add(row * ROW);
-            const active = this.has(start).and(here.lt(bytes));
-            k.if(active, () => part(h * this.#half + row, here, bytes.sub(here).min(PACKET).cast('u32')));
-          }
-        },
-      );
-    });
-  }
-
-  load(from: Value<'ptr'>, halves: Halves, to: readonly Variable<'packet'>[]): void {
-    const { k, elementBytes } = this;
-    this.#each(
-      halves,
-      (u, at, row) => to[u]!.set(k.load('packet', from.offset(at), { offset: row * ROW })),
-      (u, at, bytes) => to[u]!.set(k.loadPart(from.offset(at), bytes, elementBytes)),
-    );
-  }
-
-  store(to: Value<'ptr'>, halves: Halves, packets: readonly Value<'packet'>[]): void {
-    const { k, elementBytes } = this;
-    this.#each(
-      halves,
-      (u, at, row) => k.store('packet', to.offset(at), packets[u]!, { offset: row * ROW }),
-      (u, at, bytes) => k.storePart(to.offset(at), packets[u]!, bytes, elementBytes),
-    );
-  }
-
-  /** Writes a hunk into a slot, but for halves without data. */
-  push(slot: Value<'ptr'>, halves: Halves, packets: readonly Value<'packet'>[]): void {
-    const { k } = this;
-    halves.forEach(({ start }, h) => {
-      k.if(this.has(start), () => {
-        for (let u = h * this.#half; u < (h + 1) * this.#half; u++) {
-          k.store('packet', slot, packets[u]!, { offset: u * ROW });
+    const { k, bytes, unroll } = this;
+    k.if(
+      start
+        .add(unroll * ROW)
+        .le(bytes)
+        .and(this.aligned),
+      () => {
+        for (let u = 0; u < unroll; u++) whole(u);
+      },
+      () => {
+        for (let u = 0; u < unroll; u++) {
+          const here = at.add(u * ROW);
+          k.if(here.lt(bytes), () => part(u, bytes.sub(here).min(PACKET).cast('u32')));
         }
-      });
-    });
+      },
+    );
+  }
+
+  load(from: Value<'ptr'>, start: Value<'u64'>, at: Value<'u64'>, to: readonly Variable<'packet'>[]): void {
+    const { k, elementBytes } = this;
+    const address = from.offset(at);
+    this.#each(
+      start,
+      at,
+      (u) => to[u]!.set(k.load('packet', address, { offset: u * ROW })),
+      (u, bytes) => to[u]!.set(k.loadPart(address.offset(u * ROW), bytes, elementBytes)),
+    );
+  }
+
+  store(to: Value<'ptr'>, start: Value<'u64'>, at: Value<'u64'>, packets: readonly Value<'packet'>[]): void {
+    const { k, elementBytes } = this;
+    const address = to.offset(at);
+    this.#each(
+      start,
+      at,
+      (u) => k.store('packet', address, packets[u]!, { offset: u * ROW }),
+      (u, bytes) => k.storePart(address.offset(u * ROW), packets[u]!, bytes, elementBytes),
+    );
   }
 }
 
@@ -209,25 +180,26 @@ export function pushAllReduce(traits: Traits, parameters: PushParameters): Progr
 
     advance();
     const stride = k.blockCount.mul(warps).cast('u64').mul(hunk);
-    const isOdd = warp.and(1).eq(1);
     const start = k.variable('u64', mine.cast('u64').mul(hunk));
     const within = lane.mul(PACKET).cast('u64');
-    const halvesAt = (now: Value<'u64'>): Halves =>
-      [k.select(isOdd, now.sub(stride).add(hunk / 2), now), k.select(isOdd, now, now.add(hunk / 2))].map(
-        (begin) => ({ start: begin, at: begin.add(within) }),
-      );
     const ahead = hunks.variables();
-    hunks.load(send, halvesAt(start.value), ahead);
+    hunks.load(send, start.value, start.value.add(within), ahead);
     awaitPeers();
-    // Each warp does as many steps as the first of its parity, so that all have the same number in the end.
-    k.for(k.u64(0), bytes.add(k.select(isOdd, stride, 0n)), stride, () => {
-      const halves = halvesAt(start.value);
+    // Each warp does as many steps as the first, so that all have the same number in the end.
+    k.for(k.u64(0), bytes, stride, () => {
+      const now = start.value;
       const packets = ahead.map(({ value }) => value);
       const parity = step.value.add(1).and(1).mul(hunk);
-      for (const { slots } of there) hunks.push(slots.offset(parity), halves, packets);
+      for (const { slots } of there) {
+        const slot = slots.offset(parity);
+        packets.forEach((packet, u) => {
+          k.store('packet', slot, packet, { offset: u * ROW });
+        });
+      }
       // The next loads are under way while the stores are waited for.
-      start.set(start.value.add(stride));
-      hunks.load(send, halvesAt(start.value), ahead);
+      const next = now.add(stride);
+      start.set(next);
+      hunks.load(send, next, next.add(within), ahead);
       advance();
       awaitPeers();
       const rows = here.map(({ slots }) => {
@@ -245,7 +217,7 @@ export function pushAllReduce(traits: Traits, parameters: PushParameters): Progr
         });
         return combine(contributions);
       });
-      hunks.store(recv, halves, results);
+      hunks.store(recv, now, now.add(within), results);
     });
     k.if(isFirst, () => k.setField(here[0]!.state, PushState, 'done', step.value));
   });

@@ -65,7 +65,7 @@ function lowLatencyShape(team: GpuTeam, bytes: number): GpuShape {
 }
 
 /** Blocks among which LL128 data are shared out, with 4 to 32 warps each. */
-const LL128_BLOCKS = 64;
+const LL128_BLOCKS = 96;
 const LL128_WARPS = 4;
 
 /** Undefined where the data do not fit into one round. */
@@ -85,7 +85,7 @@ function ll128Shape(team: GpuTeam, bytes: number): GpuShape | undefined {
  * From so many bytes on, an all-reduce of two ranks goes by pushes. Few warps with large hunks: each hunk costs a fence,
  * of which a multiprocessor does one in about half a microsecond.
  */
-const LEAST_PUSH = 24 * MB;
+const LEAST_PUSH = 96 * MB;
 const PUSH_BLOCKS = 128;
 
 /** Direct programs by bytes: of each peer's data for copies, of all data where results are combined or go to all. */

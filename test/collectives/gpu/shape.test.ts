@@ -73,6 +73,7 @@ describe('gpuLaunch', () => {
     expect(gpuLaunch(pair, sum(32768)).shape.program).toBe('LL');
     expect(gpuLaunch(pair, sum(32769)).shape.program).toBe('LL128');
     expect(gpuLaunch(pair, sum(1 << 21)).shape.program).toBe('Direct');
+    expect(gpuLaunch(pair, sum(1 << 23)).shape.program).toBe('Direct');
     expect(gpuLaunch(pair, sum(1 << 26)).shape.program).toBe('Push');
     expect(gpuLaunch(pair, sum(2)).overlap).toBe(true);
     expect(gpuLaunch(pair, sum(1 << 24)).overlap).toBe(false);
