@@ -76,7 +76,7 @@ export const GPU_AREA: AreaSizes = {
   llBankBytes: 16 * 1024,
   ll128BankBytes: 32 * 1024,
   pairChannels: PAIR_CHANNELS,
-  pairBankBytes: 4 * 1024,
+  pairBankBytes: 8 * 1024,
   pairBank128Bytes: 16 * 1024,
   stageBytes: 8 * 1024 * 1024,
 };

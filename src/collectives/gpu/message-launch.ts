@@ -81,13 +81,18 @@ function channelsOf(team: GpuTeam, bytes: number, form: MessageForm): number {
   return Math.min(most, Math.max(1, Math.ceil(bytes / grainOf(team, bytes, form))));
 }
 
-function mostLowLatencyOf({ wholeLines }: GpuTeam, form: MessageForm): number {
-  return wholeLines ? form.mostLowLatencyWith128 : form.mostLowLatency;
+/** Whether there are LL128 lines: whole warps store them. */
+function has128({ wholeLines }: GpuTeam, { threads }: MessageForm): boolean {
+  return wholeLines && threads % WARP === 0;
+}
+
+function mostLowLatencyOf(team: GpuTeam, form: MessageForm): number {
+  return has128(team, form) ? form.mostLowLatencyWith128 : form.mostLowLatency;
 }
 
 function grainOf(team: GpuTeam, bytes: number, form: MessageForm): number {
   if (bytes <= mostLowLatencyOf(team, form)) return form.smallGrain;
-  return team.wholeLines && bytes <= form.mostLowLatency128 ? form.grain128 : form.largeGrain;
+  return has128(team, form) && bytes <= form.mostLowLatency128 ? form.grain128 : form.largeGrain;
 }
 
 interface Message {
@@ -175,7 +180,7 @@ function requireLines({ threads, sizes }: MessageForm, wholeLines: boolean): voi
     );
   };
   require(sizes.pairBankBytes, threads * LINE_BYTES);
-  if (wholeLines) require(sizes.pairBank128Bytes, Math.ceil(threads / WARP) * CHUNK128_BYTES);
+  if (wholeLines) require(sizes.pairBank128Bytes, (threads / WARP) * CHUNK128_BYTES);
 }
 
 /** Launches that take long gain nothing by overlapping (shape.ts). */
@@ -183,7 +188,8 @@ const BRIEF_BYTES = 8 * 1024 * 1024;
 const isBrief = ({ bytes }: Message): boolean => bytes < BRIEF_BYTES;
 
 function launchOf(team: GpuTeam, self: number, groups: readonly Group[], form: MessageForm): MessageLaunch {
-  const { ranks, addressing, wholeLines } = team;
+  const { ranks, addressing } = team;
+  const wholeLines = has128(team, form);
   requireLines(form, wholeLines);
   const { threads, unroll, mostLowLatency128, sizes, roundMask } = form;
   const work = messageWork(ranks);

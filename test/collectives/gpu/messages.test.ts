@@ -32,7 +32,7 @@ const FORM: MessageForm = {
 };
 
 /** The same with LL128 lines. */
-const FORM128: MessageForm = { ...FORM, threads: 32 };
+const FORM128: MessageForm = { ...FORM, threads: 32, sizes: { ...SMALL_AREA, pairBankBytes: 512 } };
 
 interface Transfer {
   readonly from: number;
@@ -62,7 +62,7 @@ class Messages {
     this.machine = new Machine({ warpSize: wholeLines ? 32 : 4, ...options });
     this.#team = { ranks, multiprocessors: 12, ranksPerDevice: 1, addressing, wholeLines };
     this.#form = form;
-    const { bytes } = areaLayout(ranks, SMALL_AREA);
+    const { bytes } = areaLayout(ranks, form.sizes);
     for (let rank = 0; rank < ranks; rank++) {
       this.#areas.push(this.machine.region(`area ${rank}`, bytes, rank, { zeroed: true }));
       this.#maps.push(this.machine.region(`maps ${rank}`, mapTableBytes(ranks), rank, { zeroed: true }));
