@@ -78,7 +78,7 @@ function start(command, args, env) {
 }
 
 /** Reads the JSON lines; a launcher may put a prefix before them. */
-function readTimes(out, plan) {
+export function readTimes(out, plan) {
   const times = new Map();
   for (const line of out.split('\n')) {
     const json = /\{"size":.*\}/.exec(line)?.[0];
@@ -96,7 +96,7 @@ function readTimes(out, plan) {
   return new Map(plan.map(({ size }) => [size, times.get(size).us]));
 }
 
-async function runOpenMpi({ binary, ranks, text, oversubscribed }) {
+export async function runOpenMpi({ binary, ranks, text, oversubscribed, what = [] }) {
   const folder = mkdtempSync(join(tmpdir(), 'tutti-bench-mpi-'));
   // Shared memory only. A rank that waits gives its core away where ranks outnumber cores, as MPI advises.
   const args = ['-n', String(ranks), '--mca', 'btl', 'self,vader'];
@@ -104,7 +104,7 @@ async function runOpenMpi({ binary, ranks, text, oversubscribed }) {
   // Containers run as root; the launcher refuses that unless told twice.
   const env = { OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1', TMPDIR: folder };
   try {
-    return await start('mpirun', [...args, binary, text], env).done;
+    return await start('mpirun', [...args, binary, ...what, text], env).done;
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -125,9 +125,9 @@ async function runGloo({ binary, algorithm, ranks, text }) {
   }
 }
 
-async function runTutti({ section, ranks, text }) {
-  return await start(process.execPath, [cli, 'run', '-n', String(ranks), rankProgram, section, text], {})
-    .done;
+export async function runTutti({ section, ranks, text, program = rankProgram, what = [] }) {
+  const args = ['run', '-n', String(ranks), program, ...what, section, text];
+  return await start(process.execPath, [cli, ...args], {}).done;
 }
 
 /**

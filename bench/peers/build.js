@@ -20,6 +20,11 @@ const PEERS = {
     command: ['mpicc', '-O3', '-march=native', '-Wall', '-Wextra'],
     libraries: [],
   },
+  openmpiMessages: {
+    source: 'openmpi-messages.c',
+    command: ['mpicc', '-O3', '-march=native', '-Wall', '-Wextra'],
+    libraries: [],
+  },
   gloo: {
     source: 'gloo-allreduce.cc',
     command: ['g++', '-std=c++14', '-O3', '-march=native', '-Wall', '-Wextra'],
@@ -45,7 +50,7 @@ function build({ source, command: [compiler, ...flags], libraries }) {
 
 /**
  * Builds what can be built.
- * @returns {Record<'openmpi' | 'gloo', { path: string, missing?: undefined } | { missing: string, path?: undefined }>}
+ * @returns {Record<'openmpi' | 'openmpiMessages' | 'gloo', { path: string, missing?: undefined } | { missing: string, path?: undefined }>}
  */
 export function buildPeers() {
   return Object.fromEntries(Object.entries(PEERS).map(([name, peer]) => [name, build(peer)]));

@@ -21,6 +21,12 @@ import { array, struct } from '../kernel/layout.js';
 /** Fragments that may be under way between two ranks, in one direction; a power of two. */
 export const MESSAGE_SLOTS = 8;
 
+/**
+ * Small fragments that a receiver takes before it returns credit for them: fewer than there are slots, so that a sender
+ * never waits for credit that nobody will return.
+ */
+export const CREDIT_BATCH = 4;
+
 /** Cache lines come in pairs. */
 const LINE = 128;
 
@@ -36,7 +42,9 @@ export const Outbox = struct(
     begun: 'u32',
     /** 1 while one of them is under way. */
     busy: 'u32',
-    gap1: array('u8', LINE - 12),
+    /** The credit that was read last: the peer's line is only looked at when that is used up. */
+    seen: 'u32',
+    gap1: array('u8', LINE - 16),
   },
   LINE,
 );
@@ -104,7 +112,7 @@ export interface MessageLayout {
 }
 
 /** Most and least bytes of a slot: what is larger is worth being copied from buffer to buffer. */
-const SLOT_BYTES = { most: 8192, least: SharedCopy.size - Slot.size } as const;
+const SLOT_BYTES = { most: 2048, least: SharedCopy.size - Slot.size } as const;
 
 /** Bytes that the slots of one rank take in all, unless there are so many ranks that slots would get too small. */
 const RANK_BYTES = 2 ** 20;

@@ -20,7 +20,7 @@ import { type KernelBuilder, kernel, type Value } from '../kernel/builder.js';
 import type { Program, Traits } from '../kernel/ir.js';
 import { struct } from '../kernel/layout.js';
 import { POOL_STATE } from './connected-work.js';
-import { Inbox, MESSAGE_SLOTS, Outbox, SharedCopy, Slot } from './message-memory.js';
+import { CREDIT_BATCH, Inbox, MESSAGE_SLOTS, Outbox, SharedCopy, Slot } from './message-memory.js';
 import { reduceCopy } from './reduce-copy.js';
 
 /** Status of a program that got a message other than the one that was due; `fault` of the inbox tells where. */
@@ -177,6 +177,7 @@ class MessageProgram {
     const slotBytes = k.field(this.#work, MessageWork, 'slotBytes');
     const isDirect = k.field(this.#work, MessageWork, 'direct').ne(0);
     const sent = k.variable('u32', k.field(own, Outbox, 'sent'));
+    const seen = k.variable('u32', k.field(own, Outbox, 'seen'));
     /** Whether the peer has taken a fragment. */
     const isTaken = (number: Value<'u32'>) =>
       k.field(own, Outbox, 'credit', 0, { order: 'acquire' }).sub(number).bitcast('i32').ge(0);
@@ -196,7 +197,12 @@ class MessageProgram {
         const at = done.value;
         const rest = bytes.sub(at);
         const number = sent.value.add(1);
-        k.wait(() => isTaken(number.sub(MESSAGE_SLOTS)));
+        const needed = number.sub(MESSAGE_SLOTS);
+        k.if(seen.value.sub(needed).bitcast('i32').lt(0), () => {
+          k.wait(() => isTaken(needed));
+          seen.set(k.field(own, Outbox, 'credit', 0, { order: 'acquire' }));
+          k.setField(own, Outbox, 'seen', seen.value);
+        });
         const slot = this.#slot(inbox, sent.value);
         const from = address.offset(at);
         k.setField(slot, Slot, 'purpose', k.field(part, MessagePart, 'purpose'));
@@ -322,8 +328,10 @@ class MessageProgram {
             received.set(number);
             k.setField(own, Inbox, 'taken', 0);
             k.setField(own, Inbox, 'received', number, { order: 'release' });
-            k.setField(outbox, Outbox, 'credit', number, { order: 'release' });
-            this.#wake();
+            k.if(size.gt(slotBytes).or(number.and(CREDIT_BATCH - 1).eq(0)), () => {
+              k.setField(outbox, Outbox, 'credit', number, { order: 'release' });
+              this.#wake();
+            });
           },
           () => {
             taken.set(skip.add(moved));

@@ -49,7 +49,8 @@ export class Engine {
     let program = this.#inline.get(key);
     if (program === undefined) {
       const module: WasmModule = moduleFor(request);
-      const instance = instantiate(module, this.#team.device.memory, this.#inlineWaiter);
+      const resumable = request.resumable === true;
+      const instance = instantiate(module, this.#team.device.memory, this.#inlineWaiter, resumable);
       program = programsOf(module, instance)[0]!;
       this.#inline.set(key, program);
     }

@@ -6,7 +6,7 @@
  * would take too much, in rounds that each move a piece of every stream (planning/message-plan.ts).
  */
 
-import { ControlBlock, signatureOf } from '../collectives/control-block.js';
+import { signatureOf } from '../collectives/control-block.js';
 import type { MessagePurpose } from '../collectives/message-memory.js';
 import { hostMessages } from '../collectives/messages.js';
 import type { HostDevice } from '../device/host/host-device.js';
@@ -161,9 +161,8 @@ export class MessageBatch implements QueuedWork {
     return this.#call !== undefined && !this.#context.team.shared;
   }
 
-  get isCounted(): boolean {
-    return this.#call !== undefined;
-  }
+  /** Pairs of ranks count their messages by themselves. */
+  readonly isCounted = false;
 
   get witness(): Witness {
     return messageWitness(this.#context.team, this.#context.messages, this.name, this.#streams);
@@ -268,9 +267,6 @@ export class MessageBatch implements QueuedWork {
   }
 
   before(piece: number): void {
-    if (piece === 0 && this.#call !== undefined) {
-      this.#device.i32[(this.#context.team.area + ControlBlock.fields.ringCalls.offset) >>> 2]! += 1;
-    }
     if (this.#staging === null) return;
     this.#write(piece);
     for (const { array, from, bytes, stage } of this.#copiesIn) array.copyIn(from, stage, bytes);

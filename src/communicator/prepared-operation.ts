@@ -54,6 +54,7 @@ export class Prepared implements PreparedOperation {
   #gate: Gate | undefined;
   #engine: Engine | undefined;
   #board: CallBoard | undefined;
+  #meets = false;
   #signature = 0;
   #count = 0;
   #descriptor = 0;
@@ -80,7 +81,8 @@ export class Prepared implements PreparedOperation {
     if (program === undefined) this.#firstRun();
     else if (this.#gate?.open === true) {
       // Messages are nobody's business but that of their two ranks.
-      this.#board?.meeting(this.#signature, this.#count);
+      if (this.#meets) this.#board!.meeting(this.#signature, this.#count);
+      else this.#board?.connected(this.#signature, this.#count);
       const failure = this.#engine!.runNow(
         program,
         this.#descriptor,
@@ -106,6 +108,7 @@ export class Prepared implements PreparedOperation {
     this.#engine = shortcut?.engine;
     if (operation.announcement !== undefined) {
       this.#board = shortcut?.board;
+      this.#meets = operation.announcement.meets;
       this.#signature = operation.announcement.signature;
       this.#count = operation.announcement.count;
     }

@@ -68,7 +68,7 @@ function requirePairs(rank: number, sends: readonly HostMessage[], recvs: readon
 }
 
 /**
- * The streams of a batch: receives before sends, since what a receiver says lets the peer go on.
+ * The streams of a batch: sends first, since small messages can go at once.
  * Throws `invalidUsage` when what the rank sends itself does not match what it receives.
  */
 export function messageStreams<M extends HostMessage>(rank: number, list: readonly M[]): MessageStream<M>[] {
@@ -77,7 +77,7 @@ export function messageStreams<M extends HostMessage>(rank: number, list: readon
   const recvs = own.filter(({ kind }) => kind === 'recv');
   requirePairs(rank, sends, recvs);
   const streams: MessageStream<M>[] = [];
-  for (const kind of ['recv', 'send'] as const) {
+  for (const kind of ['send', 'recv'] as const) {
     const byPeer = new Map<number, M[]>();
     for (const message of list) {
       if (message.kind !== kind || message.peer === rank) continue;

@@ -119,7 +119,8 @@ class ExecutorWorker {
     let status: number;
     try {
       if (Atomics.load(i32, this.#word + CONTROL.messages) !== this.#messages) this.#readMessages();
-      const program = this.#program(i32[slot + SLOT.module]!, i32[slot + SLOT.program]!);
+      const resumable = i32[slot + SLOT.frames] !== 0;
+      const program = this.#program(i32[slot + SLOT.module]!, i32[slot + SLOT.program]!, resumable);
       this.#waiter.begin(i32[slot + SLOT.timeoutMs]! >>> 0);
       status = this.#launch(program, slot);
     } catch (error) {
@@ -150,12 +151,12 @@ class ExecutorWorker {
     return runBlocks(program, launch, i32, this.#waiter.imports.relax);
   }
 
-  #program(module: number, program: number): WasmFunction {
+  #program(module: number, program: number, resumable: boolean): WasmFunction {
     const found = this.#programs[module]?.[program];
     if (found !== undefined) return found;
     const loaded = this.#modules[module];
     if (loaded === undefined) throw new Error(`module ${module} has not been loaded`);
-    const { exports } = instantiate(loaded, this.#start.memory, this.#waiter);
+    const { exports } = instantiate(loaded, this.#start.memory, this.#waiter, resumable);
     const programs = programNames(loaded).map((name) => exports[name] as WasmFunction);
     this.#programs[module] = programs;
     return programs[program]!;

@@ -8,6 +8,7 @@
 import { createHash } from 'node:crypto';
 import { setFlagsFromString } from 'node:v8';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { BLOCK_PASSES } from './launch.js';
 import type { Waiter } from './waiting.js';
 import {
   type WasmFunction,
@@ -54,9 +55,16 @@ export function loadModule(bytes: Uint8Array): WasmModule {
 }
 
 /** An instance over the heap that waits the waiter's way. */
-export function instantiate(module: WasmModule, memory: WasmMemory, waiter: Waiter): WasmInstance {
+export function instantiate(
+  module: WasmModule,
+  memory: WasmMemory,
+  waiter: Waiter,
+  resumable = false,
+): WasmInstance {
+  const { imports } = waiter;
+  const spins = resumable ? Math.ceil(imports.spins / BLOCK_PASSES) : imports.spins;
   try {
-    return new wasm.Instance(module, { env: { memory, ...waiter.imports } });
+    return new wasm.Instance(module, { env: { memory, ...imports, spins } });
   } catch (cause) {
     const text = cause instanceof Error ? cause.message : String(cause);
     throw new TuttiError('invalidArgument', `a device program does not fit the host device: ${text}`, {

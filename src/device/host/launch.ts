@@ -20,6 +20,9 @@ export interface Launch {
 /** What a launch waits with: `relax` of the waiter's imports. */
 type Relax = (round: number, doorbell: number) => number;
 
+/** Polls of a wait are shared out to so many turns of each block. */
+export const BLOCK_PASSES = 16;
+
 /** The first status that is not "done" ends the launch. */
 export function runBlocks(program: WasmFunction, launch: Launch, i32: Int32Array, relax: Relax): number {
   const { descriptor, blocks, doorbell, frames, frameBytes } = launch;
@@ -32,8 +35,14 @@ export function runBlocks(program: WasmFunction, launch: Launch, i32: Int32Array
     if (status === LAUNCH_STATUS.blocked) (blocked ??= []).push(block);
     else if (status !== LAUNCH_STATUS.done) return status >>> 0;
   }
-  for (let round = 0; blocked !== undefined && blocked.length > 0; round++) {
-    if (relax(round, doorbell) !== 0) return LAUNCH_STATUS.aborted;
+  // A block polls but briefly before it lets the next one go on, so there are several passes in what is one wait.
+  let pass = 1;
+  for (let round = 0; blocked !== undefined && blocked.length > 0; ) {
+    if (pass === 0) {
+      if (relax(round, doorbell) !== 0) return LAUNCH_STATUS.aborted;
+      round++;
+    }
+    pass = (pass + 1) % BLOCK_PASSES;
     const before = blocked.length;
     const still: number[] = [];
     for (const block of blocked) {
@@ -43,7 +52,7 @@ export function runBlocks(program: WasmFunction, launch: Launch, i32: Int32Array
     }
     blocked = still;
     // A block has ended: others may be about to, so wait as at the beginning.
-    if (still.length < before) round = -1;
+    if (still.length < before) round = 0;
   }
   return LAUNCH_STATUS.done;
 }
