@@ -146,7 +146,7 @@ export class MessageBatch implements QueuedWork {
       staging?.release();
       throw error;
     }
-    if (!staged) this.#write(0);
+    if (this.pieces === 1) this.#write(0);
   }
 
   get announcement(): Announcement | undefined {
@@ -267,8 +267,7 @@ export class MessageBatch implements QueuedWork {
   }
 
   before(piece: number): void {
-    if (this.#staging === null) return;
-    this.#write(piece);
+    if (this.pieces > 1) this.#write(piece);
     for (const { array, from, bytes, stage } of this.#copiesIn) array.copyIn(from, stage, bytes);
   }
 
