@@ -9,8 +9,8 @@ import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { CHUNK_BYTES, DeviceHeap } from '../../device/cuda/device-heap.js';
 import { pointerFacts } from '../../device/cuda/device-memory.js';
 import type { CudaDriver } from '../../device/cuda/driver.js';
-import { HostDevice } from '../../device/host/host-device.js';
 import { createLocalControls } from '../local-control.js';
+import { boardHeap } from './board-heap.js';
 import { CallBoards, isBehind } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { GpuPrograms } from './gpu-programs.js';
@@ -47,7 +47,7 @@ export function createLocalCudaTeams(
   areaLayout(devices.length, programs.sizes);
   const size = devices.length;
   const onHost = !peerToPeer || devices.some((device) => devices.some((peer) => !device.canAccess(peer)));
-  const host = HostDevice.shared();
+  const host = boardHeap();
   const ranks: RankResources[] = [];
   try {
     for (const device of devices) {

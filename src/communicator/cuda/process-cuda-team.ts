@@ -7,10 +7,11 @@ import { STAGED } from '../../collectives/gpu/names.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { DeviceHeap } from '../../device/cuda/device-heap.js';
 import type { CudaDriver } from '../../device/cuda/driver.js';
-import { HostDevice } from '../../device/host/host-device.js';
+import type { HostDevice } from '../../device/host/host-device.js';
 import { ownIdentity } from '../../system/process-liveness.js';
 import { processControl } from '../process-control.js';
 import type { Settings } from '../settings.js';
+import { boardHeap } from './board-heap.js';
 import { CallBoards, isBehind } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { GpuPrograms } from './gpu-programs.js';
@@ -52,9 +53,10 @@ export async function openCudaProcessTeam(
   try {
     meeting = await meetProcesses(bootstrap, {
       open,
-      heap: () => host ?? HostDevice.shared({ localRanks: size }),
+      heap: () => host ?? boardHeap(),
       sizes: programs.sizes,
       agreement: programs.agreement,
+      check: settings.check,
       peerToPeer: settings.peerToPeer,
       identity,
     });

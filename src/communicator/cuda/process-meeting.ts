@@ -17,36 +17,21 @@ import { ipcHandle, OpenedMemory, RegisteredMemory } from '../../device/cuda/dev
 import type { CudaDriver } from '../../device/cuda/driver.js';
 import type { HostDevice, PeerWindow } from '../../device/host/host-device.js';
 import { TuttiError } from '../../errors/tutti-error.js';
-import { ownIdentity, type ProcessIdentity } from '../../system/process-liveness.js';
+import { ownIdentity } from '../../system/process-liveness.js';
 import { decodeAnnouncement, encodeAnnouncement } from '../../system/shared-memory.js';
 import { exchange } from '../process-control.js';
-import { checkSharing, type RankGpu } from './gpu-team.js';
+import { checkSharing } from './gpu-team.js';
+import {
+  areApart,
+  checkAgreement,
+  checkComparison,
+  checkOneHost,
+  checkReports,
+  type Introduction,
+  type Report,
+  storeWholeLines,
+} from './introduction.js';
 import { hostAreaBytes, RankResources } from './rank-resources.js';
-
-/** What kept a rank from its step, if anything did. */
-interface Report {
-  readonly problem?: string;
-}
-
-/** What a rank tells the others about itself. Plain JSON: it is sent once. */
-export interface Introduction extends Report, RankGpu {
-  /** Tells this rank's process from others. */
-  readonly identity: string;
-  readonly process: ProcessIdentity;
-  /** GPUs may use each other's memory. */
-  readonly peerToPeer: boolean;
-  /** GPUs that this rank's GPU is known not to reach. */
-  readonly unreachable: readonly string[];
-  /** GPUs in whose memory lines of 128 bytes arrive whole that this rank's GPU stores. */
-  readonly wholeLinesTo: readonly string[];
-  /** Announcement of the segment that holds the board, or why others cannot map it. */
-  readonly segment?: string;
-  readonly noSegment?: string;
-  /** Offset of the board in the segment. */
-  readonly board: number;
-  /** See GpuPrograms. */
-  readonly agreement: string;
-}
 
 /** Where a rank's area is, and whether it could map the boards of all. */
 interface Place extends Report {
@@ -64,15 +49,6 @@ interface Opening extends Report {
   readonly apart?: boolean;
 }
 
-/** Throws what ranks have reported; every rank throws the same. */
-function checkReports(reports: readonly Report[]): void {
-  const culprit = reports.findIndex(({ problem }) => problem !== undefined);
-  if (culprit < 0) return;
-  throw new TuttiError('unhandledCudaError', `rank ${culprit}: ${reports[culprit]!.problem}`, {
-    rank: culprit,
-  });
-}
-
 const textOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 /** What `act` gives, or its error as a report. */
@@ -82,31 +58,6 @@ function attempt<T>(act: () => T): T | Report {
   } catch (error) {
     return { problem: textOf(error) };
   }
-}
-
-/** Throws `invalidUsage` when the ranks' processes cannot reach each other's GPUs. */
-function checkOneHost(bootstrap: Bootstrap): void {
-  const [first] = bootstrap.members;
-  const other = bootstrap.members.find(({ hostHash }) => hostHash !== first!.hostHash);
-  if (other === undefined) return;
-  throw new TuttiError(
-    'invalidUsage',
-    `rank 0 is on ${first!.hostName}, rank ${other.rank} on ${other.hostName}; ranks on GPUs must be on one host`,
-    { rank: other.rank },
-  );
-}
-
-/** Throws `invalidUsage` when ranks would choose different programs; every rank throws the same. */
-function checkAgreement(introductions: readonly Introduction[]): void {
-  const [first] = introductions;
-  const other = introductions.findIndex(({ agreement }) => agreement !== first!.agreement);
-  if (other < 0) return;
-  const [ours, theirs] = [first!, introductions[other]!].map(({ agreement }) => agreement || 'any');
-  throw new TuttiError(
-    'invalidUsage',
-    `rank 0 and rank ${other} allow different algorithms: ${ours} and ${theirs}; set NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE and NCCL_MIN_NCHANNELS (or the options) alike on all ranks`,
-    { rank: other },
-  );
 }
 
 /** Uuids of the GPUs that this process sees and this GPU does not reach. */
@@ -121,21 +72,6 @@ function wholeLinesFrom(driver: CudaDriver, device: CudaDevice): string[] {
   return Array.from({ length: driver.deviceCount }, (_, index) => driver.device(index))
     .filter((peer) => device.storesWholeLines(peer))
     .map(({ uuid }) => uuid);
-}
-
-/** Whether lines arrive whole wherever any rank stores them. */
-function storeWholeLines(introductions: readonly Introduction[]): boolean {
-  return introductions.every(({ wholeLinesTo }) =>
-    introductions.every(({ uuid }) => wholeLinesTo.includes(uuid)),
-  );
-}
-
-/** Whether areas have to lie in memory of the host: the same answer at all ranks. */
-function areApart(introductions: readonly Introduction[]): boolean {
-  return introductions.some(
-    ({ peerToPeer, unreachable }) =>
-      !peerToPeer || introductions.some(({ uuid }) => unreachable.includes(uuid)),
-  );
 }
 
 /** Whether the driver says that a GPU does not reach another one. */
@@ -159,6 +95,7 @@ export interface MeetingOptions {
   readonly sizes: AreaSizes;
   /** See GpuPrograms. */
   readonly agreement: string;
+  readonly check: boolean;
   readonly peerToPeer: boolean;
   /** What tells this rank's process from others. */
   readonly identity: string;
@@ -188,7 +125,7 @@ export interface ProcessMeeting {
 /** Brings the ranks of a bootstrap together. Throws, at all ranks alike, what any of them has met. */
 export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOptions): Promise<ProcessMeeting> {
   const { rank, size } = bootstrap;
-  const { open, heap, sizes, agreement, peerToPeer, identity } = options;
+  const { open, heap, sizes, agreement, check, peerToPeer, identity } = options;
   const windows: PeerWindow[] = [];
   const opened: (OpenedMemory | RegisteredMemory)[] = [];
   let gpu: { driver: CudaDriver; device: CudaDevice } | undefined;
@@ -226,6 +163,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
           : { segment: new TextDecoder().decode(encodeAnnouncement(announcement)) }),
         board: resources.board - host.segmentBase,
         agreement,
+        check,
       };
     };
     const introductions = await exchange<Introduction>(
@@ -236,6 +174,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
     checkReports(introductions);
     checkSharing(introductions);
     checkAgreement(introductions);
+    checkComparison(introductions);
     const { driver, device } = gpu!;
     const own = resources!;
     const host = shared!;

@@ -90,7 +90,8 @@ const FORM: ConnectorForm = {
 
 export interface FakeOptions {
   timeoutMs?: number;
-  check?: boolean;
+  /** Of all ranks, or by rank of processes. */
+  check?: boolean | readonly boolean[];
   env?: Readonly<Record<string, string>>;
   /** As NCCL_ALGO and NCCL_PROTO, of all ranks or by rank. */
   algorithm?: string | readonly string[];
@@ -104,7 +105,7 @@ function settingsOf(options: FakeOptions, rank = 0) {
   return resolveSettings(
     {
       timeoutMs,
-      check,
+      check: typeof check === 'boolean' ? check : check[rank]!,
       ...(name === undefined ? {} : { algorithm: name }),
       ...(protocol === undefined ? {} : { protocol }),
     },
@@ -164,14 +165,14 @@ export async function fakeGpus(
   gpus: readonly number[],
   options: FakeDriverOptions & FakeOptions = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, check = false, algorithm, protocol, env, ...rest } = options;
+  const { timeoutMs = 5000, check, algorithm, protocol, env, ...rest } = options;
   const driver = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   const cudaDriver = new CudaDriver(driver);
   const comms = await createLocalCudaCommunicators(
     gpus.map((gpu) => cuda(gpu)),
     {
       timeoutMs,
-      check,
+      check: check === true,
       driver: cudaDriver,
       programs: fakePrograms(driver, settingsOf(options)),
       chunkBytes: 65536,

@@ -413,6 +413,14 @@ describe('processes', () => {
     expect(wrong.map(({ message }) => message)).toEqual(
       new Array(2).fill('rank 1: there is no GPU 7; the driver sees one GPU, 0'),
     );
+    const divided = await errorsOf(fakeProcesses([0, 0], { check: [true, false] }));
+    for (const { code, message } of divided) {
+      expect([code, message]).toEqual([
+        'invalidUsage',
+        expect.stringContaining('rank 1 does not; set it alike'),
+      ]);
+    }
+    expect(divided).toHaveLength(2);
     const crowd = await errorsOf(fakeProcesses(new Array(9).fill(0)));
     for (const { message } of crowd) expect(message).toMatch(/9 ranks on GPU 0 .* at most 8/);
     expect(crowd).toHaveLength(9);
