@@ -1,6 +1,8 @@
 /** Rings, trees and PAT asked for on GPUs of a fake driver: results, what is chosen, and what cannot be. */
 import { describe, expect, it } from 'vitest';
 import { effort } from '../../effort.js';
+import { exactCase, runCase, ways } from '../../gpu/cases.mjs';
+import { randomFrom } from '../../gpu/random.mjs';
 import { fakeGpus, fakeProcesses } from './fake-gpus.js';
 
 /** Whole numbers that every order of additions gives alike. */
@@ -64,6 +66,26 @@ describe.each([
     );
     const wide = comms[0]!.alloc(Float32Array, 9);
     expect(() => comms[0]!.prepare.reduceScatter(wide, a!, { op: 'avg' })).toThrow('PAT does no averages');
+  });
+});
+
+describe('random calls', () => {
+  const most = ['allReduce', 'allGather', 'reduceScatter', 'broadcast', 'reduce'];
+  it.each([
+    ['Ring;AllToAll:Ring', 'LL', [...most, 'allToAll']],
+    ['Ring;AllToAll:Ring', 'Simple', [...most, 'allToAll']],
+    ['Tree', 'LL', ['allReduce']],
+    ['Tree', 'Simple', ['allReduce']],
+    ['PAT', 'Simple', ['allGather', 'reduceScatter']],
+  ])('are right with %s and %s, in every form of call', async (algorithm, protocol, collectives) => {
+    const seed = 11;
+    const random = randomFrom(seed);
+    const { comms } = await fakeGpus([0, 1, 0], { algorithm, protocol, seed });
+    for (let k = 0; k < effort(3, 30); k++) {
+      const one = exactCase(random, comms.length, 60, { collectives, averages: algorithm !== 'PAT' });
+      const how = [ways.awaited, ways.prepared, ways.graphed][k % 3]!;
+      expect(await runCase(comms, one, how), `case ${k} of seed ${seed}`).toEqual([]);
+    }
   });
 });
 
