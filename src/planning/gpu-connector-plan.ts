@@ -164,7 +164,7 @@ function treePlan(
   const wanted =
     bytes <= ONE_TREE_BYTES ? 1 : evenly(Math.max(GPU_TREES, channelsFor(call, protocol, most, form)));
   // In place, one block writes what the other has read, and LL lines order nothing but themselves: see tree.ts.
-  const room = Math.floor(most / 2);
+  const room = Math.min(most, Math.floor(residentBlocks(team) / 2));
   const split =
     protocol === 'Simple' && room >= 1 && bytes / Math.min(wanted, evenly(room)) > SPLIT_CHUNKS * slot;
   const channels = Math.min(wanted, split ? evenly(room) : evenly(most));

@@ -13,7 +13,7 @@
 import type { Collective } from '../collectives/control-block.js';
 import { callBytes, type GpuCall, type GpuShape, type GpuTeam } from '../collectives/gpu/call.js';
 import type { ConnectorKind } from '../collectives/gpu/connectors.js';
-import { gpuShape, shapeWith } from '../collectives/gpu/shape.js';
+import { gpuShape } from '../collectives/gpu/shape.js';
 import { ALGORITHMS, type Algorithm, supports } from '../collectives/registry.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { functionName, type HostChoices } from './host-choices.js';
@@ -63,10 +63,15 @@ export function wayOf(program: GpuShape['program']): GpuWay {
   return MEETING[program];
 }
 
-/** Whether ranks meet in it, in place of having connections. */
-export function isMeeting({ algorithm }: GpuWay): boolean {
-  return algorithm === 'OneShot' || algorithm === 'TwoShot';
+/** A way over connections. */
+type ConnectedWay = GpuWay & { readonly algorithm: ConnectorKind };
+
+/** Whether it has connections; in the others ranks meet. */
+function isConnected<W extends GpuWay>(way: W): way is W & ConnectedWay {
+  return way.algorithm !== 'OneShot' && way.algorithm !== 'TwoShot';
 }
+
+const isMeeting = (way: GpuWay): boolean => !isConnected(way);
 
 /** A way with what is in its way. */
 interface Candidate extends GpuWay {
@@ -100,19 +105,23 @@ function hindrance(team: GpuTeam, call: GpuCall, { algorithm, protocol }: GpuWay
   if (algorithm === 'PAT' && call.op === 'avg' && call.collective === 'reduceScatter')
     return 'does no averages';
   if (algorithm !== 'OneShot' || protocol !== 'LL128') return undefined;
-  if (!team.wholeLines) return 'does LL128 only where all GPUs are joined by NVLink';
-  return shapeWith('LL128', team, call) === undefined ? 'does LL128 only with data for one round' : undefined;
+  return team.wholeLines ? undefined : 'does LL128 only where all GPUs are joined by NVLink';
 }
 
-/** Microseconds of a hop, and GB/s of a rank in each direction, of connections on two H200 joined by NVLink. */
-const HOP_MICROSECONDS: Readonly<Record<GpuProtocol, number>> = { LL: 2, LL128: 2, Simple: 4 };
-const GIGABYTES_PER_SECOND: Readonly<Record<GpuProtocol, number>> = { LL: 100, LL128: 200, Simple: 250 };
+/** Microseconds of a hop, and GB/s of a rank in each direction, measured on two H200 joined by NVLink (docs/gpu-notes.md). */
+type ConnectorCosts = Readonly<Partial<Record<GpuProtocol, readonly [hop: number, gigabytes: number]>>>;
+const COSTS: Readonly<Record<ConnectorKind, ConnectorCosts>> = {
+  Ring: { LL: [2.3, 84], Simple: [7, 280] },
+  Tree: { LL: [2.4, 45], Simple: [5, 135] },
+  PAT: { Simple: [4.6, 220] },
+};
+const LAUNCH_MICROSECONDS = 1;
 
 /** Predicted time over connections, microseconds. */
 export function predictOverConnections(
   { ranks: n }: GpuTeam,
   call: GpuCall,
-  { algorithm, protocol }: GpuWay,
+  { algorithm, protocol }: ConnectedWay,
 ): number {
   const bytes = callBytes(call);
   const depth = Math.ceil(Math.log2(Math.max(2, n)));
@@ -132,7 +141,8 @@ export function predictOverConnections(
     if (algorithm === 'PAT') hops = depth;
     traffic = (n - 1) * bytes;
   }
-  return hops * HOP_MICROSECONDS[protocol] + traffic / (1000 * GIGABYTES_PER_SECOND[protocol]);
+  const [hop, gigabytes] = COSTS[algorithm][protocol]!;
+  return LAUNCH_MICROSECONDS + hops * hop + traffic / (1000 * gigabytes);
 }
 
 const nameOf = ({ algorithm, protocol }: GpuWay) => `${algorithm} with ${protocol}`;
@@ -156,6 +166,7 @@ export function selectOnGpu(team: GpuTeam, call: GpuCall, choices: HostChoices):
     return { algorithm, protocol, reason: others ? what : `${algorithm} was asked for` };
   }
   const [first, second] = able
+    .filter(isConnected)
     .map((way) => ({ ...way, time: predictOverConnections(team, call, way) }))
     .sort((a, b) => a.time - b.time);
   if (first === undefined) throw noCandidate(collective, choices, candidates);
@@ -209,7 +220,7 @@ export function connectorsNeeded(choices: HostChoices): ConnectorKind[] {
   const needed = LISTED.flatMap((collective) => {
     const able = candidatesFor(collective, choices).filter(({ obstacle }) => obstacle === undefined);
     if (able.some(isMeeting)) return [];
-    return able.map(({ algorithm }) => algorithm as ConnectorKind);
+    return able.filter(isConnected).map(({ algorithm }) => algorithm);
   });
   return (['Ring', 'Tree', 'PAT'] as const).filter((kind) => needed.includes(kind));
 }

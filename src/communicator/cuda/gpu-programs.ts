@@ -53,7 +53,7 @@ export type ProgramSettings = Pick<Settings, 'choices' | 'asked'>;
  * Channels, and bytes of a connection's slots, unless somebody asks for others. Many channels keep a link busy, and each
  * has a block of its own: with these a ring of two GPUs takes 41 MB.
  */
-const CHANNELS: Readonly<Record<ConnectorKind, number>> = { Ring: 32, Tree: 16, PAT: 16 };
+const CHANNELS: Readonly<Record<ConnectorKind, number>> = { Ring: 32, Tree: 24, PAT: 24 };
 const LL_CONNECTION_BYTES = 262144;
 const SIMPLE_CONNECTION_BYTES = 1048576;
 
@@ -111,7 +111,10 @@ export function gpuProgramsFor(
       const way = wayOf(usual.shape.program);
       if (way.algorithm === algorithm && way.protocol === protocol) return { ...usual, reason };
       const program = algorithm === 'TwoShot' ? 'Direct' : protocol === 'LL128' ? 'LL128' : 'LL';
-      return { ...launchOf(team, call, base.shapeWith(program, team, call)!, sizes), reason };
+      const shape = base.shapeWith(program, team, call);
+      if (shape !== undefined) return { ...launchOf(team, call, shape, sizes), reason };
+      const lines = launchOf(team, call, base.shapeWith('LL', team, call)!, sizes);
+      return { ...lines, reason: `${reason}; LL128 takes no more than fits into one round` };
     },
     agreement: agreementOf(settings, connectors),
   };
