@@ -30,7 +30,7 @@ export interface CommunicatorOptions {
   /**
    * Has all ranks compare operation, type, operator, root and count before every operation in which they do not meet
    * (TUTTI_CHECK=1). Ranks that share memory compare without it, but each with its neighbours only, and a rank may be
-   * some calls ahead when the difference is found.
+   * some calls ahead when the difference is found. On GPUs: before every call that is awaited.
    */
   readonly check?: boolean;
   /** Parallel rings (NCCL_MIN_NCHANNELS); must be equal on all ranks. Default 1. */
