@@ -29,11 +29,19 @@ export const STATUS_WRONG_MESSAGE = 17;
 /** Up to so many bytes packets of our own are faster than a call to the engine's memory copy. */
 const PACKET_COPY_BYTES = 256;
 
+export interface MessageChunk {
+  /** Parts of a fragment. */
+  readonly parts: number;
+  /** Bytes of a part, multiples of 64. */
+  readonly least: number;
+  readonly most: number;
+}
+
 /**
  * Chunks in which both ends copy a fragment: a part of it, so that neither end waits long for the other's last chunk,
  * and large enough that taking a chunk on costs little beside copying it.
  */
-const CHUNK = { parts: 8, least: 16384, most: 262144 } as const;
+export const MESSAGE_CHUNK: MessageChunk = { parts: 8, least: 16384, most: 262144 };
 
 /** What a block does. */
 export const MESSAGE_BLOCKS = { send: 0, receive: 1, copy: 2 } as const;
@@ -104,10 +112,12 @@ function copyBytes(k: KernelBuilder, to: Value<'ptr'>, from: Value<'ptr'>, bytes
 class MessageProgram {
   readonly #k: KernelBuilder;
   readonly #work: Value<'ptr'>;
+  readonly #chunk: MessageChunk;
   readonly #block: Value<'ptr'>;
 
-  constructor(k: KernelBuilder, work: Value<'ptr'>) {
+  constructor(k: KernelBuilder, work: Value<'ptr'>, chunk: MessageChunk) {
     this.#k = k;
+    this.#chunk = chunk;
     this.#work = work;
     k.sleepOn(k.field(work, MessageWork, 'control'));
     this.#block = k.field(work, MessageWork, 'blocks').offset(k.blockIndex.mul(MessageBlock.size));
@@ -248,9 +258,9 @@ class MessageProgram {
   #copyTogether(slot: Value<'ptr'>, to: Value<'ptr'>, from: Value<'ptr'>, bytes: Value<'u64'>): void {
     const k = this.#k;
     const chunk = bytes
-      .div(CHUNK.parts)
-      .max(CHUNK.least)
-      .min(CHUNK.most)
+      .div(this.#chunk.parts)
+      .max(this.#chunk.least)
+      .min(this.#chunk.most)
       .and(~63n & 0xffff_ffffn);
     const claimed = k.fieldAddress(slot, SharedCopy, 'claimed');
     const copied = k.fieldAddress(slot, SharedCopy, 'copied');
@@ -346,6 +356,6 @@ class MessageProgram {
 }
 
 /** The program of batches of sends and receives; its descriptor is MessageWork. */
-export function hostMessages(traits: Traits): Program {
-  return kernel('host_messages', traits, (k, work) => new MessageProgram(k, work).build());
+export function hostMessages(traits: Traits, chunk: MessageChunk = MESSAGE_CHUNK): Program {
+  return kernel('host_messages', traits, (k, work) => new MessageProgram(k, work, chunk).build());
 }

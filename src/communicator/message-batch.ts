@@ -12,6 +12,7 @@ import { hostMessages } from '../collectives/messages.js';
 import type { HostDevice } from '../device/host/host-device.js';
 import type { ElementType } from '../kernel/element-types.js';
 import {
+  encodeMessageWork,
   type HostMessage,
   type MessagePlaces,
   type MessageStream,
@@ -22,7 +23,6 @@ import {
   partsOf,
   roundsOf,
   type StreamPart,
-  writeMessageWork,
 } from '../planning/message-plan.js';
 import type { Buffer } from './buffers.js';
 import type { Accesses, ByteRange } from './hazards.js';
@@ -50,7 +50,7 @@ export interface RootedCall {
   readonly count: number;
 }
 
-const PROGRAM: ProgramSource = { key: 'Messages', resumable: true, build: hostMessages };
+const PROGRAM: ProgramSource = { key: 'Messages', resumable: true, build: (traits) => hostMessages(traits) };
 
 /**
  * Bytes that move through staging in one round, all streams together: as for collectives (operation.ts), and at least
@@ -251,7 +251,8 @@ export class MessageBatch implements QueuedWork {
         };
       });
     });
-    writeMessageWork(this.#device.dataView, this.descriptor, this.#places, this.#streams, parts);
+    const work = encodeMessageWork(this.descriptor, this.#places, this.#streams, parts);
+    this.#device.u8.set(work, this.descriptor);
   }
 
   #addressOf(

@@ -181,19 +181,21 @@ export interface PlacedPart {
   readonly purpose: MessagePurpose;
 }
 
-/** Writes a descriptor at an address of a memory: the streams' blocks, each with its parts of this round. */
-export function writeMessageWork(
-  view: DataView,
+/** The descriptor for an address: the streams' blocks, each with its parts of this round. */
+export function encodeMessageWork(
   descriptor: number,
   places: MessagePlaces,
   streams: readonly MessageStream<HostMessage>[],
   parts: readonly (readonly PlacedPart[])[],
-): void {
+): Uint8Array<ArrayBuffer> {
   const { layout, control, segment, pool, poolWord, direct } = places;
-  const blocks = descriptor + MessageWork.size;
-  MessageWork.at(view, descriptor)
+  const count = parts.reduce((sum, list) => sum + list.length, 0);
+  const bytes = new Uint8Array(messageWorkBytes(streams.length, count));
+  const view = new DataView(bytes.buffer);
+  const blocks = MessageWork.size;
+  MessageWork.at(view, 0)
     .set('control', control)
-    .set('blocks', blocks)
+    .set('blocks', descriptor + blocks)
     .set('segment', segment)
     .set('poolWord', poolWord)
     .set('direct', direct ? 1 : 0)
@@ -209,20 +211,21 @@ export function writeMessageWork(
       .set('kind', MESSAGE_BLOCKS[kind])
       .set('parts', parts[i]!.length)
       .set('begins', parts[i]!.filter(({ isFirst }) => isFirst).length)
-      .set('firstPart', next)
+      .set('firstPart', descriptor + next)
       .set('peerControl', there.control)
       .set('peerSegment', there.segment)
       .set('peerDoorbell', there.doorbell)
       .set('own', pool + own)
       .set('remote', remote);
-    for (const { address, target, bytes, total, purpose } of parts[i]!) {
+    for (const { address, target, bytes: size, total, purpose } of parts[i]!) {
       MessagePart.at(view, next)
         .set('address', address)
         .set('target', target)
-        .set('bytes', bytes)
+        .set('bytes', size)
         .set('total', total)
         .set('purpose', MESSAGE_PURPOSES[purpose]);
       next += MessagePart.size;
     }
   });
+  return bytes;
 }
