@@ -32,6 +32,10 @@ const RUNS: Readonly<Record<string, () => void>> = {
     expect(lines.length).toBe(2);
     expect(lines[1]).toMatch(/^\[0\] all-reduce of 128 bytes: \d+\.\d\d us per operation$/);
   },
+  'halo-exchange.js': () => {
+    const lines = node(TUTTI, 'run', '-n', '2', 'examples/halo-exchange.js', '40');
+    expect(lines).toEqual([expect.stringMatching(/^\[0\] hottest \d+\.\d+, coldest 0\.000$/)]);
+  },
   'data-parallel.js': () => {
     const lines = node(TUTTI, 'run', '-n', '4', 'examples/data-parallel.js');
     expect(lines[1]).toBe('[0] parameters: -2.500 -1.500 -0.500 0.500 1.500 2.500 3.500');
