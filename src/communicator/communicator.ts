@@ -420,6 +420,7 @@ export class Communicator implements AsyncDisposable {
   /** A group of calls of this communicator, done at once: inside `record` they are called as in `group`. */
   groupSync(record: () => void): void {
     refuseBlocking(this.#team, 'groupSync');
+    this.#refuseInGroup('groupSync');
     const recorded = recordGroup(record);
     const pending = this.#group;
     if (recorded.some((member) => member !== this.#member)) {
@@ -621,7 +622,17 @@ export class Communicator implements AsyncDisposable {
     this.#runRecent(name, key, () => this.#prepareCall(name, args));
   }
 
+  /** What is done at once cannot wait for the calls of an open group, nor they for it. */
+  #refuseInGroup(call: string): void {
+    if (!isGroupOpen()) return;
+    const inside = call.replace('Sync', '');
+    throw new TuttiError('invalidUsage', `${call} does not belong into a group; call ${inside} there`, {
+      rank: this.rank,
+    });
+  }
+
   #runMessage(kind: Message['kind'], buffer: Buffer, peer: number): void {
+    this.#refuseInGroup(`${kind}Sync`);
     this.#runRecent(kind, [buffer, buffer?.length, peer], () =>
       this.#prepareMessages([this.#checkMessage(kind, buffer, peer)]),
     );

@@ -339,6 +339,26 @@ describe('wrong calls', () => {
     expect(y[0]).toBe(7);
   });
 
+  it('that are done at once are refused in a group', async () => {
+    const [a] = await createLocalCommunicators(1);
+    const errors = await rejections([
+      group(() => a!.sendSync(new Int8Array(1), 0)),
+      group(() => a!.groupSync(() => {})),
+    ]);
+    expectError(errors[0], {
+      code: 'invalidUsage',
+      words: [/sendSync does not belong into a group; call send there/],
+    });
+    expectError(errors[1], { code: 'invalidUsage', words: [/groupSync does not belong into a group/] });
+    const [x, y] = [Int8Array.of(4), new Int8Array(1)];
+    a!.groupSync(() => {
+      void a!.recv(y, 0);
+      void a!.send(x, 0);
+    });
+    expect(y).toEqual(x);
+    await a!.close();
+  });
+
   it('in an inner group count for the outer one, which alone submits [C07-02]', async () => {
     const [a, b] = await open(2);
     const got = [new Int32Array(1), new Int32Array(1)];
