@@ -1,5 +1,6 @@
 /**
- * `tutti report`: puts files about a job, and facts of this machine, into one archive without names and addresses.
+ * `tutti report`: puts files about a job, and facts of this machine, into one archive, and replaces the names, addresses and
+ * secrets that it recognises.
  */
 import { TuttiError } from '../errors/tutti-error.js';
 import { print } from './print.js';

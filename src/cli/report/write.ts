@@ -3,7 +3,8 @@
  */
 import { closeSync, openSync, rmSync } from 'node:fs';
 import { hostname } from 'node:os';
-import { Anonymiser } from '../../doctor/anonymise.js';
+import { Anonymiser, type Replacement } from '../../doctor/anonymise/anonymiser.js';
+import { suspiciousLines } from '../../doctor/anonymise/secrets.js';
 import { diagnose } from '../../doctor/diagnose.js';
 import { liveChecks } from '../../doctor/live-checks.js';
 import { allHosts } from '../../doctor/read/hosts.js';
@@ -18,6 +19,9 @@ import { type TarEntry, tarArchive } from './tar.js';
 
 /** Characters of all files together: an archive is to be sent by mail or attached to an issue. */
 const MAX_LENGTH = 256 * 1024 * 1024;
+
+/** Lines that a warning names. */
+const MAX_WARNED = 10;
 
 /** Writes the archive. Resolves with lines that say what is in it and what was replaced. */
 export async function writeReport(
@@ -37,11 +41,17 @@ export async function writeReport(
     unlimited,
     2,
   );
-  const entries: TarEntry[] = [
+  const texts: TarEntry[] = [
     ...files.map(({ name, text }) => ({ name: `files/${name}`, text })),
     { name: 'verdicts.json', text: JSON.stringify({ verdicts: diagnose(job) }, null, 2) },
     { name: 'machine.json', text: machine },
-  ].map(({ name, text }) => ({
+  ];
+  // A name may be told in one file and stand without a hint in another, or above.
+  for (const { name, text } of texts) {
+    anonymiser.learn(name);
+    anonymiser.learn(text);
+  }
+  const entries = texts.map(({ name, text }) => ({
     name: `tutti-report/${anonymiser.apply(name)}`,
     text: anonymiser.apply(text),
   }));
@@ -54,8 +64,34 @@ export async function writeReport(
   }
   const { replacements } = anonymiser;
   return [
-    `${output}: ${entries.length} files, ${replacements.length} names and addresses replaced; look through it before you send it`,
-    ...replacements.map(({ kind, original, standIn }) => `  ${kind}  ${original}  ->  ${standIn}`),
+    `${output}: ${entries.length} files, ${replacements.length} names, addresses and secrets replaced (${countsOf(replacements)}); look through it before you send it`,
+    ...replacements.map(
+      ({ kind, original, standIn }) => `  ${kind}  ${shown(kind, original)}  ->  ${standIn}`,
+    ),
+    ...warnings(entries),
+  ];
+}
+
+/** `2 hosts, 1 user`. */
+function countsOf(replacements: readonly Replacement[]): string {
+  const counts = new Map<string, number>();
+  for (const { kind } of replacements) counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  return [...counts].map(([kind, count]) => `${kind}: ${count}`).join(', ') || 'none';
+}
+
+/** Secrets are not printed: what is printed gets into logs. */
+const shown = (kind: Replacement['kind'], original: string): string =>
+  kind === 'secret' ? `${original.slice(0, Math.min(4, original.length >> 1))}...` : original;
+
+/** What may still be a secret, by the lines of the archive. */
+function warnings(entries: readonly TarEntry[]): string[] {
+  const places = entries
+    .filter(({ name }) => name.startsWith('tutti-report/files/'))
+    .flatMap(({ name, text }) => suspiciousLines(text).map((line) => `${name}:${line}`));
+  if (places.length === 0) return [];
+  const more = places.length > MAX_WARNED ? ` and ${places.length - MAX_WARNED} more` : '';
+  return [
+    `warning: these lines look as if they held a secret that is still there: ${places.slice(0, MAX_WARNED).join(', ')}${more}`,
   ];
 }
 

@@ -1,6 +1,6 @@
 /** `npx tutti report`: an archive that unpacks, tells the same story, and names nobody. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -39,7 +39,25 @@ describe('tutti report', () => {
     expect(
       JSON.parse(readFileSync(join(folder, 'tutti-report/machine.json'), 'utf8')).facts.cores.all,
     ).toBeGreaterThan(0);
+    expect(stdout).toMatch(/ \(host: \d+.*IPv4 address: \d+/);
+    expect(stdout).not.toContain('warning');
     const again = report('-o', output);
     expect(again).toMatchObject({ status: 1, stderr: expect.stringMatching(/exists already/) });
+  });
+
+  it('prints no secret, and warns of lines that may hold one', () => {
+    const log = join(folder, 'job.log');
+    writeFileSync(
+      log,
+      '+ export DB_PASSWORD=tr0ub4dor\nlog in with tr0ub4dor\nthe passphrase of old is hunter\n',
+    );
+    const { status, stdout } = report(log, '-o', join(folder, 'secret.tar'));
+    expect(status).toBe(0);
+    expect(stdout).not.toContain('tr0ub4dor');
+    expect(stdout).toMatch(/\n {2}secret {2}tr0u\.\.\. {2}-> {2}\[secret-1\]\n/);
+    expect(stdout).toMatch(/warning: .*still there: tutti-report\/files\/job\.log:3\n$/);
+    const bytes = readFileSync(join(folder, 'secret.tar'), 'utf8');
+    expect(bytes).not.toContain('tr0ub4dor');
+    expect(bytes).toContain('log in with [secret-1]');
   });
 });
