@@ -224,7 +224,9 @@ class GroupPlanner {
     checkGroup(collectives, messages, context.comm.nRanks);
     this.#context = context;
     this.#budget = planBudget(context.budget);
-    this.#tasks = this.#decideAll(this.#takeBroadcasts(collectives.filter(({ count }) => count > 0)));
+    // A single rank only copies, which needs no launch of ours.
+    const work = context.comm.nRanks > 1 ? collectives.filter(({ count }) => count > 0) : [];
+    this.#tasks = this.#decideAll(this.#takeBroadcasts(work));
     for (const message of messages) {
       const queues = message.kind === 'send' ? this.#sends : this.#recvs;
       const queue = queues.get(message.peer);

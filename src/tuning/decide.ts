@@ -51,9 +51,9 @@ export interface Decision {
   readonly protocol: NcclProtocol;
   /** Predicted microseconds of the cheapest candidate. */
   readonly time: number;
-  /** Channels at most; the partition may take fewer. */
+  /** Channels at most; the partition may take fewer. 0 for a single rank. */
   readonly maxChannels: number;
-  /** Warps of a block. */
+  /** Warps of a block; 0 for a single rank. */
   readonly warps: number;
   /** Who had the last word: the EFFICIENCY policy takes NVLS although the model has another favourite. */
   readonly chosenBy: 'model' | 'tuner' | 'efficiency';
@@ -72,7 +72,8 @@ export function decide(tables: TuningTables, call: TuningCall): Decision {
   checkCall(call);
   const { costs, excluded, tuner, best } = evaluate(tables, call);
   if (best === undefined) throw noCandidate(tables, call, excluded);
-  const bound = channelBound(tables, best, call.bytes);
+  // A single rank copies: Ring with Simple is a name for it, and no channel is opened.
+  const bound = tables.input.nRanks <= 1 ? { channels: 0, warps: 0 } : channelBound(tables, best, call.bytes);
   const common = { time: costs[best]!, costs, excluded, tuner };
   if (tuner === undefined) {
     const channels = efficientNvls(tables, call, bound.channels);

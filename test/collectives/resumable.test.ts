@@ -106,7 +106,7 @@ describe.each(SHAPES)('%s', (_, shape) => {
   });
 
   for (const collective of COLLECTIVES) {
-    it(`${collective} is right for every element type and operator`, () => {
+    it(`${collective} is right for every element type and operator [C10-33]`, () => {
       const ops = ['allGather', 'broadcast', 'allToAll'].includes(collective)
         ? (['sum'] as const)
         : REDUCE_OP_NAMES;

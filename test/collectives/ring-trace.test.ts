@@ -507,7 +507,7 @@ describe('the other rings', () => {
     follows('reduceScatter');
   });
 
-  it('broadcast has three branches: the root, the last of the ring, and those between [C10-17]', () => {
+  it('broadcast has three branches in every channel: the root, the last of the ring, and those between [C10-17] [C10-19]', () => {
     follows('broadcast');
     everyRoot('broadcast');
   });
@@ -517,7 +517,7 @@ describe('the other rings', () => {
     everyRoot('reduce');
   });
 
-  it('and all-reduce close every element once, where its sum is complete', () => {
+  it('and all-reduce close every element once, where its sum is complete [C10-06]', () => {
     fc.assert(
       fc.property(cases, (c) => {
         for (const collective of ['allReduce', 'reduceScatter', 'reduce'] as const) {

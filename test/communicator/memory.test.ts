@@ -3,6 +3,9 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync } from 'node:fs';
 import { afterEach, describe, expect, it } from 'vitest';
+import { CONNECTED_NAMES, supports } from '#src/collectives/registry.js';
+import { createLocalCommunicators } from '#src/communicator/communicator.js';
+import { HostDevice } from '#src/device/host/host-device.js';
 import { FaultRanks, residentBytes } from './fault-ranks.js';
 import { tuttiRun } from './tutti-run.js';
 
@@ -52,6 +55,38 @@ describe('making and closing communicators again and again', () => {
     expect(descriptors).toBeLessThanOrEqual(2);
     expect(threads).toBeLessThanOrEqual(0);
     expect(megabytes).toBeLessThan(12);
+  });
+
+  it('with each algorithm takes memory for its connections at its first call only, and gives all back [C06-24]', async () => {
+    const free = () => HostDevice.shared().freeBytes;
+    const options = { ranksPerNode: 2, timeoutMs: 20_000 };
+    // The first use of the device starts executors, which stay.
+    for (const comm of await createLocalCommunicators(4, options)) await comm.close();
+    const before = free();
+    for (const algorithm of CONNECTED_NAMES) {
+      const collective = supports(algorithm, 'allReduce') ? 'allReduce' : 'allGather';
+      const other = collective === 'allReduce' ? 'allGather' : 'allReduce';
+      const list = `Ring;${collective}:${algorithm}`;
+      const comms = await createLocalCommunicators(4, { ...options, algorithm: list });
+      const call = (name: 'allReduce' | 'allGather') =>
+        Promise.all(
+          comms.map((comm) => {
+            const send = new Float32Array(40).fill(1);
+            return comm[name](send, new Float32Array(name === 'allGather' ? 160 : 40));
+          }),
+        );
+      await call(other);
+      const joined = free();
+      await call(other);
+      expect(free(), `${algorithm} is not used yet`).toBe(joined);
+      await call(collective);
+      const used = free();
+      expect(used, `${algorithm} is used`).toBeLessThan(joined);
+      await call(collective);
+      expect(free(), `${algorithm} is used again`).toBe(used);
+      await Promise.all(comms.map((comm) => comm.close()));
+      expect(free(), algorithm).toBe(before);
+    }
   });
 
   it.runIf(process.platform === 'linux')('leaves nothing in /dev/shm', () => {

@@ -15,6 +15,7 @@ import {
 } from '#src/planning/plan-group.js';
 import { proxyOperation, ringConnections } from '#src/planning/proxy-operations.js';
 import { WORK_BYTES, WorkType } from '#src/planning/work-batches.js';
+import { seeded } from './any-group.js';
 import { plainCommunicator } from './plain-communicator.js';
 
 function contextOf(
@@ -57,6 +58,8 @@ const allReduce = (count: number, change: Partial<GroupCollective> = {}): GroupC
   count,
   ...change,
 });
+
+const RING_SIMPLE = { algorithm: 'Ring', protocol: 'Simple', warps: 16 } as const;
 
 const ONE_NODE = [[0, 1, 2, 3, 4, 5, 6, 7]];
 const NODES = [
@@ -149,6 +152,34 @@ describe('a group of collectives', () => {
     });
     expect(planGroup([allReduce(4), allReduce(100_000)], [], context)[0]!.threads).toBe(384);
     expect(planGroup([allReduce(4)], [], context)[0]!.threads).toBe(128);
+  });
+
+  it('of a single rank has nothing to launch: data are only copied', () => {
+    expect(planGroup([allReduce(1000), allReduce(10)], [], contextOf(0, [[0]]))).toEqual([]);
+  });
+
+  it('has a mask of the channels of its placements, up to the last of 64 [C06-31]', () => {
+    const comm = plainCommunicator({ nRanks: 8, nNodes: 1, nChannels: 64 });
+    const seen = new Set<string>();
+    const draw = seeded(31);
+    for (let round = 0; round < 400; round++) {
+      // Small calls first: what follows begins at some channel behind the first.
+      const calls = Array.from({ length: 1 + draw(6) }, () => allReduce(1 + draw(2 ** (10 + draw(14)))));
+      const decide = () => ({ ...RING_SIMPLE, maxChannels: 1 + draw(64) });
+      for (const plan of planGroup(calls, [], contextOf(0, ONE_NODE, { comm, decide }))) {
+        let mask = 0n;
+        for (const { placement } of plan.collectives) {
+          const { channelLo: lo, channelHi: hi } = placement;
+          seen.add(`lo ${lo}`).add(`hi ${hi}`);
+          mask |= (2n << BigInt(hi)) - (1n << BigInt(lo));
+        }
+        expect(plan.channelMask).toBe(mask);
+        expect(plan.channelMask >> 64n).toBe(0n);
+      }
+    }
+    expect(seen).toContain('hi 63');
+    expect(seen).toContain('lo 0');
+    expect([...seen].filter((text) => text.startsWith('lo')).length).toBeGreaterThan(30);
   });
 
   it('says which setting leaves no room', () => {

@@ -17,7 +17,7 @@ describe('constants', () => {
     ['NVLS', '0 0 0', '0 0 25 / 0 0 0 / 0 0 18'],
     ['NVLSTree', '0 0 0', '0 0 25 / 0 0 0 / 0 0 20.9'],
     ['PAT', '8 8 8', '0 0 4 / 0 0 4 / 0 0 14'],
-  ] as const)('latencies of %s: base, then NVLink, PCI, network', (algorithm, base, steps) => {
+  ] as const)('latencies of %s: base, then NVLink, PCI, network [C21-03]', (algorithm, base, steps) => {
     const { baseLatencies, hwLatencies } = constants;
     expect(baseLatencies[algorithm]).toEqual(numbers(base));
     const { NVLINK, PCI, NET } = hwLatencies;
@@ -29,7 +29,7 @@ describe('constants', () => {
     ['Ampere', '87.7 22.5 19 / 20 20 20 / 20 20 20 / 24 23.6 17.8 / 24 23.6 17.8'],
     ['Hopper', '141 45 35 / 36.7 36.7 36.7 / 36.7 36.7 29 / 38.7 41.4 36 / 0 57.7 45.5'],
     ['Blackwell', '282 90 70 / 40 40 40 / 55.6 31.67 20 / 70 42.8 24 / 0 96 80'],
-  ] as const)('caps of %s: LL, ring LL128, tree LL128, tree, NVLS tree', (generation, caps) => {
+  ] as const)('caps of %s: LL, ring LL128, tree LL128, tree, NVLS tree [C21-03]', (generation, caps) => {
     const { llMaxBws, perChMaxRingLL128Bws, perChMaxTreeLL128Bws, perChMaxTreeBws, perChMaxNVLSTreeBws } =
       constants;
     const all = [llMaxBws, perChMaxRingLL128Bws, perChMaxTreeLL128Bws, perChMaxTreeBws, perChMaxNVLSTreeBws];

@@ -43,7 +43,7 @@ describe('the EFFICIENCY policy', () => {
     ['several nodes without CollNet', over({ enabled: false }), gather],
     ['several nodes, CollNet cannot reduce', over({ supports: () => false }), scatter],
     ['the choice has fewer channels', plainInput({ ...EFFICIENCY, nChannels: 3 }), gather],
-  ])('has no effect: %s', (_, input, call) => {
+  ])('has no effect: %s [C21-07]', (_, input, call) => {
     expect(decide(tablesOf(input), call).chosenBy).toBe('model');
   });
 

@@ -324,7 +324,7 @@ describe('LL128', () => {
     ['not built by CUDA 11.8 for rings of two', { cuda118: true, nRanks: 2 }, {}, ['ll128-cuda-11.8']],
     ['built by CUDA 11.8 for rings of three', { cuda118: true, nRanks: 3 }, {}, []],
     ['built by CUDA 11.8 on Blackwell', { cuda118: true, nRanks: 2, minSm: 100, maxSm: 100 }, {}, []],
-  ] as const)('%s', (_, change, types, wanted) => {
+  ] as const)('%s [C05-19, C21-12]', (_, change, types, wanted) => {
     expect(rules(change, types)).toEqual(wanted);
   });
 
@@ -359,13 +359,18 @@ describe('LL128', () => {
     ]);
   });
 
-  it('is not asked for if a list allows it, also a list of exclusions [C05-18]', () => {
+  it('is not asked for if a list allows it, also a list of exclusions, before other lists [C05-18, C21-11]', () => {
     const far = { intra: PathType.SYS, inter: PathType.SYS };
     expect(rules({ env: { NCCL_PROTO: 'LL128' } }, far)).toEqual([]);
     expect(rules({ env: { NCCL_PROTO: '^LL' } }, far)).toEqual([]);
     expect(rules({ env: { NCCL_PROTO: 'allgather:LL128' } }, far)).toHaveLength(2);
     expect(rules({ env: { NCCL_PROTO: '^LL128' } }, far)).toEqual(['protocol-list']);
     expect(rules({ env: { NCCL_PROTO: '' } }, far)).toHaveLength(2);
+    // A list of algorithms alone forces the call, and the machine is still asked.
+    expect(rules({ env: { NCCL_ALGO: 'Ring' } }, far)).toHaveLength(2);
+    expect(rules({ env: { NCCL_ALGO: 'Tree' } }, far)).toEqual(
+      expect.arrayContaining(['algorithm-list', 'll128-gpu-path']),
+    );
   });
 });
 

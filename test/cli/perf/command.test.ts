@@ -67,22 +67,25 @@ describe('tutti perf', () => {
     ['gather', 'none', 0],
     ['scatter', 'none', 0],
     ['sendrecv', 'none', -1],
-  ] as const)('%s verifies every size between processes and between threads', async (name, op, root) => {
-    for (const where of ['-n 2', '-t 3']) {
-      const ranks = Number(where.slice(3));
-      const table = await measured(`${name} ${where} -b 96 -e 96K -f 16 --iters 3`);
-      expect(table.program).toBe(`${name}_perf`);
-      expect(table.devices).toHaveLength(ranks);
-      const blocks = ['all_gather', 'reduce_scatter', 'alltoall', 'gather', 'scatter'].includes(name)
-        ? ranks
-        : 1;
-      expect(sizes(table)).toEqual([96, 1536, 24576]);
-      expect(column(table, 'count')).toEqual(sizes(table).map((bytes) => bytes / 4 / blocks));
-      expect(column(table, 'type')).toEqual(Array(3).fill('float'));
-      expect(column(table, 'op')).toEqual(Array(3).fill(op));
-      expect(column(table, 'root')).toEqual(Array(3).fill(root));
-    }
-  });
+  ] as const)(
+    '%s verifies every size between processes and between threads [C21-19]',
+    async (name, op, root) => {
+      for (const where of ['-n 2', '-t 3']) {
+        const ranks = Number(where.slice(3));
+        const table = await measured(`${name} ${where} -b 96 -e 96K -f 16 --iters 3`);
+        expect(table.program).toBe(`${name}_perf`);
+        expect(table.devices).toHaveLength(ranks);
+        const blocks = ['all_gather', 'reduce_scatter', 'alltoall', 'gather', 'scatter'].includes(name)
+          ? ranks
+          : 1;
+        expect(sizes(table)).toEqual([96, 1536, 24576]);
+        expect(column(table, 'count')).toEqual(sizes(table).map((bytes) => bytes / 4 / blocks));
+        expect(column(table, 'type')).toEqual(Array(3).fill('float'));
+        expect(column(table, 'op')).toEqual(Array(3).fill(op));
+        expect(column(table, 'root')).toEqual(Array(3).fill(root));
+      }
+    },
+  );
 
   it('hypercube verifies every size', async () => {
     for (const where of ['-n 2', '-t 4']) {

@@ -55,7 +55,9 @@ const KIB = 1024;
 const MIB = KIB * KIB;
 
 describe('the kernels', () => {
-  it('have numbers and functions of NCCL', () => {
+  it('have numbers and functions of NCCL [C24-36]', () => {
+    const kernelsOf = (fn: string) => SYMMETRIC_KERNELS.filter((kernel) => kernel.function === fn);
+    expect(['AllReduce', 'AllGather', 'ReduceScatter'].map((fn) => kernelsOf(fn).length)).toEqual([5, 7, 6]);
     expect(SYMMETRIC_KERNELS).toHaveLength(18);
     expect(symmetricKernel('AllReduce_AGxLL_R').id).toBe(0);
     expect(symmetricKernel('AllGather_RailRing_LsaSTMC')).toMatchObject({
@@ -236,13 +238,13 @@ describe('which kernels may run', () => {
     ['float16', 'max', 90, true],
     ['int32', 'prod', 90, false],
     ['float64', 'avg', 90, true],
-  ] as const)('the switch reduces %s %s on capability %i: %s', (type, operator, sm, able) => {
+  ] as const)('the switch reduces %s %s on capability %i: %s [C24-38]', (type, operator, sm, able) => {
     const kernels = named(facts({ sm, minSm: sm }), batch({ function: 'ReduceScatter', type, operator }));
     expect(kernels.includes('ReduceScatter_LDMC')).toBe(able);
     expect(kernels).toContain('ReduceScatter_LD');
   });
 
-  it('LL below 2 GiB, nothing from 64 GiB on, of the whole message', () => {
+  it('LL below 2 GiB, nothing from 64 GiB on, of the whole message [C24-35] [C24-36]', () => {
     const gather = (bytes: number) =>
       batch({ function: 'AllGather', type: 'int8', operator: 'sum', counts: [bytes] });
     expect(named(facts(), gather(2 ** 28 - 1))).toContain('AllGather_LL');
@@ -274,8 +276,11 @@ describe('which kernels may run', () => {
     }
   });
 
-  it('over nodes only kernels that use the network, and only with both buffers for all-gather', () => {
+  it('over nodes only kernels that use the network, with both buffers for all-gather, else the others [C24-40]', () => {
     const gather = { function: 'AllGather', type: 'int8' } as const;
+    const isOverNetwork = (name: SymmetricKernelName) => symmetricKernel(name).gin === true;
+    expect(named(facts(), batch(gather)).length).toBeGreaterThan(1);
+    expect(named(facts(), batch(gather)).some(isOverNetwork)).toBe(false);
     expect(named(rails(), batch(gather))).toEqual(['AllGather_RailRing_LsaSTMC']);
     expect(named(rails(), batch({ ...gather, registration: 'receive' }))).toEqual([]);
     expect(named(rails(), batch({ function: 'ReduceScatter', registration: 'send' }))).toEqual([
