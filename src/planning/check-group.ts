@@ -3,8 +3,22 @@
  * peer that does not exist would wait for its round for ever.
  */
 import { TuttiError } from '../errors/tutti-error.js';
-import { NCCL_FUNCTIONS } from '../tuning/names.js';
-import type { GroupCollective, GroupP2p } from './plan-group.js';
+import { NCCL_FUNCTIONS, type NcclFunction } from '../tuning/names.js';
+
+/** What is looked at of a collective (plan-group.ts). */
+interface Collective {
+  readonly function: NcclFunction;
+  readonly count: number;
+  readonly elementBytes: number;
+  readonly root?: number;
+}
+
+/** What is looked at of a send or receive. */
+interface Message {
+  readonly kind: string;
+  readonly peer: number;
+  readonly bytes: number;
+}
 
 /** Bytes of elements. */
 const ELEMENT_BYTES: readonly number[] = [1, 2, 4, 8];
@@ -17,15 +31,15 @@ const isNumberOf = (value: unknown): value is number => Number.isSafeInteger(val
  * @throws TuttiError invalidArgument naming the call (from 0), the wrong value and what would be right
  */
 export function checkGroup(
-  collectives: readonly GroupCollective[],
-  messages: readonly GroupP2p[],
+  collectives: readonly Collective[],
+  messages: readonly Message[],
   nRanks: number,
 ): void {
   for (let at = 0; at < collectives.length; at++) checkCollective(collectives[at]!, at, nRanks);
   for (let at = 0; at < messages.length; at++) checkMessage(messages[at]!, at, nRanks);
 }
 
-function checkCollective(call: GroupCollective, at: number, nRanks: number): void {
+function checkCollective(call: Collective, at: number, nRanks: number): void {
   const { function: fn, count, elementBytes, root = 0 } = call;
   const what = `collective ${at} of the group`;
   if (!NCCL_FUNCTIONS.includes(fn)) {
@@ -42,7 +56,7 @@ function checkCollective(call: GroupCollective, at: number, nRanks: number): voi
   }
 }
 
-function checkMessage({ kind, peer, bytes }: GroupP2p, at: number, nRanks: number): void {
+function checkMessage({ kind, peer, bytes }: Message, at: number, nRanks: number): void {
   const what = `message ${at} of the group`;
   if (!KINDS.includes(kind)) throw wrong(`${what}: ${kind} is neither send nor recv`);
   if (!isNumberOf(peer) || peer >= nRanks) {
