@@ -700,6 +700,15 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
     dumps('all completed', op(7, 'completed'), op(7, 'completed')),
     dumps('all are in the same', op(8, 'started'), op(8, 'started')),
   ],
+  'message-unmatched': [
+    dumps('both ends were called', op(8, 'started', 'send 0->1'), op(8, 'started', 'recv 1<-0')),
+    dumps(
+      'one message on its way, in a job that runs',
+      op(8, 'started', 'send 0->1'),
+      op(7, 'completed', 'recv 1<-0'),
+      op(7, 'completed', 'recv 2<-1'),
+    ),
+  ],
   'ranks-behind': [
     files('all launched the same', {
       'ras.txt': ras(

@@ -15,6 +15,15 @@ export interface DumpedOperation {
   readonly type: string | undefined;
   readonly state: OperationState;
   readonly at: Place;
+  /** A send or a receive: ranks do not call these together, and number them apart from collectives. */
+  readonly message?: Message | 'unknown';
+}
+
+/** From whom to whom, by ranks of the group. */
+export interface Message {
+  readonly isSend: boolean;
+  readonly from: number;
+  readonly to: number;
 }
 
 export interface RankDump {
@@ -23,6 +32,10 @@ export interface RankDump {
   readonly communicator: string;
   /** Ranks of the communicator, where the dump tells. */
   readonly size: number | undefined;
+  /** The ranks of the communicator, in the order of its own numbers, where the dump tells. */
+  readonly members?: readonly number[];
+  /** It is no dump, but put together from lines of which the group is not known. */
+  readonly isGroupUnknown?: boolean;
   readonly operations: readonly DumpedOperation[];
   /** Why it was written, as 'timeout after 600 s'. */
   readonly reason: { readonly text: string; readonly at: Place } | undefined;

@@ -18,6 +18,10 @@ export type FrameworkEvent = Event &
         /** Elements of the input. */
         readonly elements: number | undefined;
         readonly milliseconds: number | undefined;
+        /** The process group, where the line names it. */
+        readonly group: string | undefined;
+        /** The rank in that group, where the line names it: another number than that of the process in a part of a job. */
+        readonly groupRank: number | undefined;
       }
     /** How far a process group had come when its watchdog looked. */
     | {
@@ -34,6 +38,8 @@ export type FrameworkEvent = Event &
         readonly isOutOfMemory: boolean;
         readonly gpu: number | undefined;
         readonly pid: number | undefined;
+        /** What the output of the same rank, or of nobody in particular, shows behind it. */
+        after: { progress: number; isSuccess: boolean };
       }
     /** An exception that reports a failure of NCCL. */
     | { readonly kind: 'ncclError'; readonly text: string; readonly version: string | undefined }
@@ -45,7 +51,13 @@ export type FrameworkEvent = Event &
         readonly signal: number | undefined;
         readonly code: number | undefined;
         readonly pid: number | undefined;
+        /** The ranks, where a launcher reports several at once; `rank` is then absent. */
+        readonly ranks?: readonly number[];
+        /** The launcher or the scheduler was already ending the job: the end is its doing. */
+        readonly isCleanUp?: boolean;
       }
-    /** The scheduler ended the job. */
+    /** The scheduler, or somebody else, ended the job. */
     | { readonly kind: 'cancelled'; readonly text: string }
+    /** A machine of the job failed, as the scheduler sees it; `host` where it is named. */
+    | { readonly kind: 'nodeFailure' }
   );

@@ -32,8 +32,15 @@ export type Trouble =
       readonly peer: string;
       readonly device: string | undefined;
     }
-  /** The adapter reported a change of a port. */
-  | { readonly kind: 'portEvent'; readonly device: string; readonly port: number; readonly event: string }
+  /** The adapter reported a change of a port; before 2.20 without saying which. */
+  | {
+      readonly kind: 'portEvent';
+      readonly device: string | undefined;
+      readonly port: number | undefined;
+      readonly event: string;
+    }
+  /** A connection was closed while something was still on its way. */
+  | { readonly kind: 'closing' }
   | { readonly kind: 'cuda'; readonly reason: string; readonly number: number | undefined }
   | { readonly kind: 'sameGpu' }
   | { readonly kind: 'versions' }

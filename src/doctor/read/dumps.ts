@@ -2,7 +2,7 @@
  * Dumps of operations, in any layout: somewhere are objects with a sequence number, an operation and a state; rank,
  * host and communicator stand in them or around them. PyTorch's flight recorder is one of the layouts.
  */
-import type { DumpedOperation, OperationState, RankDump } from '../model/dump.js';
+import type { DumpedOperation, Message, OperationState, RankDump } from '../model/dump.js';
 import type { Job } from '../model/job.js';
 import { type JsonValue, member, numberOf, stringOf } from './json.js';
 
@@ -57,6 +57,34 @@ interface Around {
   readonly reason: RankDump['reason'];
 }
 
+/** Operations between two ranks, and several of them started together. */
+const MESSAGES = /^(?:send|i?recv|isend|receive|batch_?isend_?irecv|coalesced)\b/i;
+const SEND = /^i?send (\d+) ?-> ?(\d+)/i;
+const RECEIVE = /^i?recv(?:AnySource)? (\d+) ?<- ?(\d+)/i;
+
+function messageOf(name: string, isMarked: boolean): Message | 'unknown' | undefined {
+  if (!isMarked && !MESSAGES.test(name)) return undefined;
+  const send = SEND.exec(name);
+  if (send !== null) return { isSend: true, from: Number(send[1]), to: Number(send[2]) };
+  const receive = RECEIVE.exec(name);
+  if (receive !== null) return { isSend: false, from: Number(receive[2]), to: Number(receive[1]) };
+  return 'unknown';
+}
+
+/** Ranks of process groups by name, as PyTorch lists them: `{"0": {"name": "0", "ranks": "[0, 1]"}}`. */
+function membersOf(root: JsonValue): Map<string, readonly number[]> {
+  const found = new Map<string, readonly number[]>();
+  const config = member(root, ['pg_config']);
+  if (config?.type !== 'object') return found;
+  for (const [name, group] of config.entries) {
+    const ranks = member(group, ['ranks']);
+    const text = ranks?.type === 'array' ? flat(ranks) : stringOf(ranks);
+    const numbers = text?.match(/\d+/g)?.map(Number) ?? [];
+    if (numbers.length > 0) found.set(stringOf(member(group, ['name'])) ?? name, numbers);
+  }
+  return found;
+}
+
 /** Adds the dumps of a document. False when it holds none. */
 export function readDumps(root: JsonValue, file: string, job: Job): boolean {
   const found = new Map<
@@ -64,6 +92,7 @@ export function readDumps(root: JsonValue, file: string, job: Job): boolean {
     { -readonly [K in keyof RankDump]: RankDump[K] } & { operations: DumpedOperation[] }
   >();
   let count = 0;
+  const groups = membersOf(root);
   const visit = (value: JsonValue, around: Around): void => {
     if (value.type === 'array') {
       for (const item of value.items) visit(item, around);
@@ -80,11 +109,13 @@ export function readDumps(root: JsonValue, file: string, job: Job): boolean {
       const key = `${rank}\0${communicator}`;
       let dump = found.get(key);
       if (dump === undefined) {
+        const members = groups.get(communicator) ?? groups.get(communicator.split(' ')[0]!);
         dump = {
           rank,
           host: inner.host,
           communicator,
-          size: inner.world,
+          size: members?.length ?? inner.world,
+          ...(members === undefined ? {} : { members }),
           operations: [],
           reason: inner.reason,
         };
@@ -145,9 +176,13 @@ function operationOf(value: JsonValue, file: string): DumpedOperation | undefine
   if (sequence === undefined || name === undefined || state === undefined) return undefined;
   const elements = numberOf(member(value, ELEMENTS));
   const shapes = member(value, SHAPES);
+  const own = name.replace(/^nccl:/, '');
+  const marked = member(value, ['is_p2p']);
+  const message = messageOf(own, marked?.type === 'word' && marked.value === true);
   return {
     sequence,
-    name: name.replace(/^nccl:/, ''),
+    name: own,
+    ...(message === undefined ? {} : { message }),
     size: elements !== undefined ? String(elements) : shapes === undefined ? undefined : flat(shapes),
     elements: elements ?? (shapes === undefined ? undefined : product(shapes)),
     type: flatOr(member(value, TYPE)),

@@ -7,10 +7,10 @@ import { type FileContext, here, kind, type LineReader } from './file-context.js
 
 const RANK_PREFIX = /^\[(?:rank|default)?(\d+)\]: ?/;
 const WATCHDOG =
-  /(?:\[Rank (\d+)\].{0,80}?)?Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+))?(?:, )?(?:OpType=(\w+))?/;
+  /(?:\[(?:PG (?:ID )?([^\]]{1,200}?) )?Rank (\d+)\].{0,80}?)?Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+))?(?:, )?(?:OpType=(\w+))?/;
 const NUMEL = /NumelIn=(\d+)/;
 const PROGRESS =
-  /\[PG (?:ID )?(\S+)(?: PG GUID (\S+))? Rank (\d+)\].{0,200}?last enqueued (?:NCCL )?work: (-?\d+), last completed (?:NCCL )?work: (-?\d+)/;
+  /\[PG (?:ID )?([^\]]{1,200}?) Rank (\d+)\].{0,200}?last enqueued (?:NCCL )?work: (-?\d+), last completed (?:NCCL )?work: (-?\d+)/;
 const RAN_FOR = /ran for (\d+) milliseconds/;
 const EXCEPTION = /^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)): ?(.*)$/;
 const OUT_OF_MEMORY = /CUDA out of memory|OutOfMemory|HIP out of memory/;
@@ -21,15 +21,55 @@ const EXIT_CODE = /\bfailed \(exitcode: (-?\d+)\) local_rank: \d+ \(pid: (\d+)\)
 const ROOT_CAUSE = /^ *exitcode *: (-?\d+) \(pid: (\d+)\)/;
 const ROOT_RANK = /^ *rank *: (\d+) \(local_rank: \d+\)/;
 const ROOT_HOST = /^ *host *: (\S+)/;
-const SRUN = /^srun: error: ([\w.-]+): tasks? (\d+)(?:[-,\d]*): (.+)$/;
+const SRUN = /^srun: error: ([\w.-]+): tasks? ([\d,-]+): (.+)$/;
 const MPIRUN = /process rank (\d+) with PID (\d+) on node ([\w.-]+) exited on signal (\d+)/;
-const CANCELLED = /^slurmstepd: error: \*\*\* .* CANCELLED AT .*$/;
+const CANCELLED = /^(?:slurmstepd|srun|sbatch): (?:error: )?\*\*\* .* CANCELLED AT .*$/;
+/** The scheduler lost a machine; the second form does not say which. */
+const NODE_FAILURE = /^(?:srun|slurmstepd|salloc): error: (?:Node failure on (\S+)|.* DUE TO NODE FAILURE)/;
+/** What launchers and schedulers say when they begin to end a job: the ends behind it are their doing. */
+const CLEAN_UP =
+  /^srun: (?:Terminating (?:StepId|job step)|Job step aborted|got SIGCONT|forcing job termination|interrupt)|^slurmstepd: error: \*\*\* |^(?:srun: error: )?Node failure on|DUE TO NODE FAILURE|Sending process \d+ closing signal|^mpirun: (?:abort is already in progress|killing job|Forwarding signal)/;
+/** An end from outside: torchrun and Python report the signals of people and schedulers as exceptions. */
+const FROM_OUTSIDE = /^SignalException$|^KeyboardInterrupt$/;
 const SIGNALS: Readonly<Record<string, number>> = {
   Killed: 9,
   'Segmentation fault': 11,
   Aborted: 6,
   'Bus error': 7,
+  Terminated: 15,
+  Interrupt: 2,
+  Hangup: 1,
 };
+
+/** Shells tell an end by a signal as 128 and its number. */
+const SHELL_SIGNALS: Readonly<Record<number, number>> = {
+  129: 1,
+  130: 2,
+  134: 6,
+  135: 7,
+  137: 9,
+  139: 11,
+  143: 15,
+};
+
+/** Ranks of `0-3,7`; so many that nobody lists them are cut off. */
+function taskList(text: string): number[] {
+  const found: number[] = [];
+  for (const part of text.split(',')) {
+    const [first, last = first] = part.split('-').map(Number);
+    for (let rank = first!; rank <= last! && found.length < 4096; rank++) found.push(rank);
+  }
+  return found;
+}
+
+/** Signals by which launchers and schedulers end processes. */
+const FROM_LAUNCHERS: ReadonlySet<number> = new Set([1, 2, 9, 15]);
+
+/** Output of a program that runs: steps, epochs, losses. */
+const GOES_ON = /\b(?:step|steps|iter|iteration|epoch|loss|it\/s|samples\/s|tokens\/s)\b.{0,20}\d/i;
+const SUCCESS =
+  /\b(?:training|train|job|run|fine-?tuning|evaluation|program|script)\b.{0,40}\b(?:finished|complete|completed|done|succeeded|successful|successfully)\b/i;
+const NO_SUCCESS = /\b(?:not|un\w+|fail\w*|errors?|abort\w*|before|until|never|exception)\b/i;
 
 /** Names of ncclResult_t, before a sentence about it. */
 const NCCL_RESULT = /^(?:what\(\): +)?(nccl(?:\w+Error|InvalidUsage|InvalidArgument|InProgress)): (.*)$/;
@@ -40,12 +80,20 @@ const OOM_KILL = /oom_kill event|OOM Killed|oom-kill/i;
 
 const MAX_EVENTS = 5000;
 
+type Exception = Extract<FrameworkEvent, { kind: 'exception' }>;
+
 /** A message of NCCL is one line; what follows in a stack trace is not it. */
 const NO_MESSAGE = /^(?:Traceback|Exception raised from|frame #\d| {2}File |\s*$)/;
+
+/** `1 PG GUID 3(tp)` by the number that is the same in all processes: PG ID counts the groups of one process. */
+const groupName = (text: string): string => /PG GUID (.+)$/.exec(text)?.[1] ?? text;
 
 export function frameworkReader(context: FileContext): LineReader {
   let rootRank: number | undefined;
   let rootHost: string | undefined;
+  /** The launcher has begun to end the job. */
+  let isEnding = false;
+  const after = new AfterExceptions();
   /** Ranks whose next line is the message that `Last error:` announces. */
   const announced = new Set<number | undefined>();
   const add = (event: FrameworkEvent): true => {
@@ -60,6 +108,8 @@ export function frameworkReader(context: FileContext): LineReader {
       host: context.host,
       at: here(context),
     };
+    isEnding ||= CLEAN_UP.test(line.slice(0, 300));
+    after.see(base.rank, line, context.line);
     if (announced.size > 0 && announced.delete(base.rank) && !NO_MESSAGE.test(line))
       return add({ ...base, kind: 'lastError', text: detached(line.trim().slice(0, 500)) });
     if (line.startsWith('Last error:')) {
@@ -92,12 +142,16 @@ export function frameworkReader(context: FileContext): LineReader {
         return false;
       const ran = RAN_FOR.exec(line)?.[1];
       const numel = NUMEL.exec(line)?.[1];
+      const groupRank = found[2] === undefined ? undefined : Number(found[2]);
       return add({
         ...base,
         kind: 'watchdog',
-        rank: found[1] === undefined ? base.rank : Number(found[1]),
-        sequence: found[2] === undefined ? undefined : Number(found[2]),
-        operation: found[3],
+        // `[rank7]:` names the process; the rank in the text is that in its group.
+        rank: base.rank ?? groupRank,
+        group: found[1] === undefined ? undefined : groupName(found[1]),
+        groupRank,
+        sequence: found[3] === undefined ? undefined : Number(found[3]),
+        operation: found[4],
         elements: numel === undefined ? undefined : Number(numel),
         milliseconds: ran === undefined ? undefined : Number(ran),
       });
@@ -108,10 +162,10 @@ export function frameworkReader(context: FileContext): LineReader {
       return add({
         ...base,
         kind: 'progress',
-        rank: Number(found[3]),
-        group: found[2] ?? found[1]!,
-        enqueued: Number(found[4]),
-        completed: Number(found[5]),
+        rank: base.rank ?? Number(found[2]),
+        group: groupName(found[1]!),
+        enqueued: Number(found[3]),
+        completed: Number(found[4]),
       });
     }
     if (line.includes('NCCL error in')) {
@@ -124,6 +178,8 @@ export function frameworkReader(context: FileContext): LineReader {
       const [, type, text] = exception as unknown as [string, string, string];
       const pid = PID.exec(text);
       const gpu = GPU.exec(text)?.[1];
+      if (FROM_OUTSIDE.test(type))
+        return add({ ...base, kind: 'cancelled', text: detached(line.slice(0, 300)) });
       return add({
         ...base,
         kind: 'exception',
@@ -132,9 +188,10 @@ export function frameworkReader(context: FileContext): LineReader {
         isOutOfMemory: OUT_OF_MEMORY.test(line),
         gpu: gpu === undefined ? undefined : Number(gpu),
         pid: pid === null ? undefined : Number(pid[1] ?? pid[2] ?? pid[3]),
+        after: after.begin(base.rank, context.line),
       });
     }
-    return exits(line, base, add, {
+    return exits(line, base, add, isEnding, {
       rank: (value) => {
         rootRank = value;
       },
@@ -144,6 +201,37 @@ export function frameworkReader(context: FileContext): LineReader {
       get: () => ({ rank: rootRank, host: rootHost }),
     });
   };
+}
+
+/** Exceptions that are looked after: the last ones. */
+const MAX_FOLLOWED = 64;
+
+/** What stands behind exceptions: a program that goes on, or comes to its end, had handled them. */
+class AfterExceptions {
+  readonly #open: { readonly rank: number | undefined; readonly after: Exception['after'] }[] = [];
+  #line = 0;
+
+  begin(rank: number | undefined, line: number): Exception['after'] {
+    const after = { progress: 0, isSuccess: false };
+    this.#line = line;
+    this.#open.push({ rank, after });
+    if (this.#open.length > MAX_FOLLOWED) this.#open.shift();
+    return after;
+  }
+
+  /** A line may come several times, with less and less before it. */
+  see(rank: number | undefined, line: string, number: number): void {
+    if (this.#open.length === 0 || line.length > 1000) return;
+    const isSuccess = SUCCESS.test(line) && !NO_SUCCESS.test(line);
+    const isProgress = number > this.#line && GOES_ON.test(line) && !NO_SUCCESS.test(line);
+    if (!isSuccess && !isProgress) return;
+    for (const one of this.#open) {
+      if (one.rank !== undefined && one.rank !== rank) continue;
+      one.after.isSuccess ||= isSuccess;
+      if (isProgress) one.after.progress++;
+    }
+    this.#line = number;
+  }
 }
 
 interface RootCause {
@@ -157,6 +245,7 @@ function exits(
   line: string,
   base: Pick<FrameworkEvent, 'rank' | 'host' | 'at'>,
   add: (event: FrameworkEvent) => true,
+  isEnding: boolean,
   root: RootCause,
 ): boolean {
   if (line.length > 1000) return false;
@@ -179,20 +268,28 @@ function exits(
   if (rank !== null) root.rank(Number(rank[1]));
   const host = ROOT_HOST.exec(line);
   if (host !== null) root.host(host[1]!);
+  const lost = line.includes('ode failure') || line.includes('NODE FAILURE') ? NODE_FAILURE.exec(line) : null;
+  if (lost !== null) return add({ ...base, host: lost[1], kind: 'nodeFailure' });
   if (line.startsWith('srun: error: ')) {
     const found = SRUN.exec(line);
-    if (found === null) return false;
-    const signal = Object.entries(SIGNALS).find(([name]) => found[3]!.includes(name))?.[1];
-    const code = /exit code (\d+)/.exec(found[3]!)?.[1];
-    return add({
-      ...base,
-      rank: Number(found[2]),
-      host: found[1],
-      kind: 'exit',
-      signal,
-      code: code === undefined ? undefined : Number(code),
-      pid: undefined,
-    });
+    if (found !== null) {
+      const said = /exit code (\d+)/.exec(found[3]!)?.[1];
+      const code = said === undefined ? undefined : Number(said);
+      const signal =
+        Object.entries(SIGNALS).find(([name]) => found[3]!.includes(name))?.[1] ?? SHELL_SIGNALS[code ?? 0];
+      const ranks = taskList(found[2]!);
+      return add({
+        ...base,
+        rank: ranks.length === 1 ? ranks[0] : undefined,
+        host: found[1],
+        kind: 'exit',
+        signal,
+        code: signal === undefined ? code : undefined,
+        pid: undefined,
+        ...(ranks.length > 1 ? { ranks } : {}),
+        isCleanUp: isEnding && signal !== undefined && FROM_LAUNCHERS.has(signal),
+      });
+    }
   }
   const mpirun = line.includes('exited on signal') ? MPIRUN.exec(line) : null;
   if (mpirun !== null) {

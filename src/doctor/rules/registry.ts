@@ -62,6 +62,7 @@ import { collectiveSizeMismatch } from './program/collective-size-mismatch.js';
 import { collectiveTypeMismatch } from './program/collective-type-mismatch.js';
 import { deviceOrWireStuck } from './program/device-or-wire-stuck.js';
 import { invalidArgument } from './program/invalid-argument.js';
+import { messageUnmatched } from './program/message-unmatched.js';
 import { rankBehind } from './program/rank-behind.js';
 import { rankDied } from './program/rank-died.js';
 import { ranksBehind } from './program/ranks-behind.js';
@@ -134,6 +135,7 @@ export const RULES: readonly Rule[] = [
   // program
   rankDied,
   rankBehind,
+  messageUnmatched,
   ranksBehind,
   collectiveSizeMismatch,
   collectiveOrderMismatch,

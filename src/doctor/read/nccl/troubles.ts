@@ -90,11 +90,11 @@ const RECOGNISERS: readonly Recogniser[] = [
   ],
   [
     'async event',
-    /NET\/IB ?: ?([^\s:]+):(\d+) .*?async event ?: ?([^()]+)/,
+    /NET\/IB ?: ?(?:([^\s:]+):(\d+) )?.*?async event ?: ?([^()]+)/,
     ([, device, port, event]) => ({
       kind: 'portEvent',
-      device: device!,
-      port: Number(port),
+      device,
+      port: number(port),
       event: event!.trim().toLowerCase(),
     }),
   ],
@@ -113,6 +113,7 @@ const RECOGNISERS: readonly Recogniser[] = [
     /onnection closed by remote peer (\S+)/,
     ([, peer]) => ({ kind: 'peerClosed', peer: shortHost(peer!.replace(/<\d+>$/, '')) }),
   ],
+  ['outstanding requests', /\b(?:send|recv|listen|comm)_?close\b/i, () => ({ kind: 'closing' })],
   ['while polling for opId', /./, () => ({ kind: 'proxy' })],
   ['[Proxy Service', /Failed to execute operation/, () => ({ kind: 'proxy' })],
   ['no socket interface found', /./, () => ({ kind: 'noInterface' })],

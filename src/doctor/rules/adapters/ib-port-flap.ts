@@ -16,22 +16,40 @@ export const ibPortFlap: Rule = {
   references: ['ibv_get_async_event(3): IBV_EVENT_PORT_ERR'],
   find(job) {
     const down = troubles(job, 'portEvent').filter(({ trouble }) =>
-      /port error|device fatal/.test(trouble.event),
+      /port error|device fatal|catastrophic/.test(trouble.event),
     );
     const groups = new Map<string, typeof down>();
     for (const one of down) {
-      const key = `${one.process.host} ${one.trouble.device}:${one.trouble.port}`;
+      const key =
+        one.trouble.device === undefined
+          ? one.process.host
+          : `${one.process.host} ${one.trouble.device}:${one.trouble.port}`;
       groups.set(key, [...(groups.get(key) ?? []), one]);
     }
     return [...groups].map(([name, events]): Finding => {
       const { process, trouble } = events[0]!;
+      const times = events.length > 1 ? ` ${events.length} times` : '';
+      const { device, port } = trouble;
+      const where = device === undefined ? '' : ` ${device} port ${port}`;
+      // The adapter itself failed, not its link.
+      if (events.some((one) => !/port error/.test(one.trouble.event))) {
+        return {
+          severity: 'error',
+          confidence: 'certain',
+          text: `${device === undefined ? `an adapter of ${name}` : `adapter ${name}`} reported ${events[0]!.trouble.event}${times}`,
+          culprit: { host: process.host, ...(device === undefined ? {} : { hca: device, port }) },
+          evidence: some(events.map(({ at }) => at)),
+          repair: `Look into dmesg of ${process.host} for the adapter (health, firmware, PCIe errors), update its firmware or replace it.`,
+          workaround: null,
+        };
+      }
       return {
         severity: 'error',
         confidence: 'certain',
-        text: `port ${name} went down${events.length > 1 ? ` ${events.length} times` : ''} while the job ran`,
-        culprit: { host: process.host, hca: trouble.device, port: trouble.port },
+        text: `${device === undefined ? `a port of ${name}` : `port ${name}`} went down${times} while the job ran`,
+        culprit: { host: process.host, ...(device === undefined ? {} : { hca: device, port }) },
         evidence: some(events.map(({ at }) => at)),
-        repair: `Look at the physical link of ${process.host} ${trouble.device} port ${trouble.port} first: cable, transceiver, switch port and their error counters.`,
+        repair: `Look at the physical link${device === undefined ? 's' : ''} of ${process.host}${where} first${device === undefined ? ' (dmesg names the port)' : ''}: cable, transceiver, switch port and their error counters.`,
         workaround: 'A larger NCCL_IB_TIMEOUT rides over flaps of a few seconds and hides the bad link.',
       };
     });

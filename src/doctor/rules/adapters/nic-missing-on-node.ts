@@ -31,6 +31,9 @@ export const nicMissingOnNode: Rule = {
   find: (job) => comparable(job).flatMap((processes) => missingAmong({ processes })),
 };
 
+/** `mlx5_` of `mlx5_0`. */
+const kindOf = (name: string): string => name.replace(/\d+(?::\d+)?$/, '');
+
 function missingAmong(job: Processes): Finding[] {
   const byHost = hcasOf(job);
   if (byHost.size < 2) return [];
@@ -47,9 +50,12 @@ function missingAmong(job: Processes): Finding[] {
     const missing = everywhere.filter((name) => !names.includes(name));
     const isNamed = missing.length === usual - names.length;
     const asked = job.processes.find((one) => one.host === host)?.environment.get('NCCL_IB_HCA');
+    // Other kinds of adapters are another kind of machine: that it has fewer is how it was bought.
+    const kinds = new Set(everywhere.map(kindOf));
+    const isOther = !isNamed && names.every((name) => !kinds.has(kindOf(name)));
     return [
       {
-        severity: 'error',
+        severity: isOther ? 'warning' : 'error',
         confidence: byHost.size > 2 || isNamed ? 'certain' : 'likely',
         text: `${host} lists ${names.length} adapter${names.length === 1 ? '' : 's'}, the other${whole.length === 1 ? '' : 's'} ${usual}${isNamed ? `: ${listed(missing)} is missing` : ''}`,
         culprit: {

@@ -4,10 +4,32 @@ import { distinctPlaces } from '../../model/place.js';
 import { firstOfEach, nodeCount, settings, some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
 
+/** Devices that do RDMA. */
+const ADAPTER = /Infiniband|Mellanox|ConnectX|RDMA|Elastic Fabric|BCM57|E810/i;
+
 /** A whole list of devices, with network cards and none that does RDMA. */
 const lacksAdapters = (job: Job): boolean =>
   job.pci.some(({ text }) => /^Ethernet controller/i.test(text)) &&
-  !job.pci.some(({ text }) => /Infiniband|Mellanox|ConnectX|RDMA|Elastic Fabric|BCM57|E810/i.test(text));
+  !job.pci.some(({ text }) => ADAPTER.test(text));
+
+/** Ranks of a host from which on it is a machine for training, which has adapters. */
+const LARGE_HOST = 8;
+
+/** Something shows that hosts have adapters, or are of a kind that has them. */
+const maySendFaster = (job: Job): boolean =>
+  job.ports.length > 0 ||
+  job.gids.length > 0 ||
+  job.pci.some(({ text }) => ADAPTER.test(text)) ||
+  job.modules.some(({ names }) =>
+    [...names.keys()].some((name) => /^(?:mlx[45]_ib|ib_uverbs|irdma|bnxt_re|efa)$/.test(name)),
+  ) ||
+  job.processes.some(
+    ({ environment, members }) =>
+      members.some(({ localRanks }) => (localRanks ?? 0) >= LARGE_HOST) ||
+      [...environment.keys()].some(
+        (name) => /^(?:NCCL_IB_|FI_|NCCL_NET_GDR|OFI_)/.test(name) && name !== 'NCCL_IB_DISABLE',
+      ),
+  );
 
 export const envIbDisabled: Rule = {
   id: 'env-ib-disabled',
@@ -39,11 +61,12 @@ export const envIbDisabled: Rule = {
     const hasAdapters =
       job.ports.some(({ state }) => state?.value === 'ACTIVE') ||
       job.processes.some(({ hcas }) => hcas !== undefined);
+    const isLikely = maySendFaster(job);
     return [
       {
-        severity: hasAdapters ? 'error' : 'warning',
-        confidence: hasAdapters ? 'certain' : 'likely',
-        text: `${first.name}=${first.value} sends everything between hosts over TCP`,
+        severity: hasAdapters ? 'error' : isLikely ? 'warning' : 'info',
+        confidence: hasAdapters ? 'certain' : isLikely ? 'likely' : 'possible',
+        text: `${first.name}=${first.value} sends everything between hosts over TCP${hasAdapters || isLikely ? '' : '; nothing in the input shows that they have something faster'}`,
         culprit: { variable: first.name, value: first.value, host: first.process.host },
         evidence: distinctPlaces([
           ...some(firstOfEach(found, ({ process }) => process.host).map(({ at }) => at)),

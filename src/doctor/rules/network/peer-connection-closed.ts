@@ -1,6 +1,7 @@
 /** A socket that was closed by the other end is a symptom: somebody there gave up first. */
 import { isAfterEnd, listed, some, troubles } from '../queries.js';
 import { example, type Rule } from '../rule.js';
+import { isTeardown } from '../teardown.js';
 
 export const peerConnectionClosed: Rule = {
   id: 'peer-connection-closed',
@@ -16,7 +17,8 @@ export const peerConnectionClosed: Rule = {
   explainedBy: { effects: ['blocks', 'kills', 'hangs'] },
   find(job) {
     const closed = troubles(job, 'peerClosed').filter(
-      ({ process, at, logged }) => logged.isWarning || !isAfterEnd(process, at),
+      ({ process, at, logged }) =>
+        !isTeardown(job, process) && (logged.isWarning || !isAfterEnd(process, at)),
     );
     if (closed.length === 0) return [];
     const lines = [

@@ -52,7 +52,7 @@ function aheadOf(list: readonly RankDump[]): Finding[] {
   return [
     {
       severity: 'error',
-      confidence: 'likely',
+      confidence: list.some(({ isGroupUnknown }) => isGroupUnknown) ? 'possible' : 'likely',
       text: `rank ${listed(ranks)} is out of step: it waits in ${operation.name} ${operation.sequence}, and ${stuck.length} others in ${name} ${first}, which no rank can complete without it`,
       culprit: {
         ...(ranks.length === 1 ? { rank: dump.rank } : { ranks }),

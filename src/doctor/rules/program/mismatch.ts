@@ -60,7 +60,8 @@ export function mismatchIn(list: readonly RankDump[], wanted: 'operation' | 'typ
   return [
     {
       severity: 'error',
-      confidence: 'certain',
+      // Time-outs that name no group may be of several.
+      confidence: list.some(({ isGroupUnknown }) => isGroupUnknown) ? 'possible' : 'certain',
       text:
         odd.length === there.length
           ? `ranks ${listed(ranks)} disagree about the ${what} of operation ${sequence}: ${String(key(operation))} and ${String(key(other.operation))}`

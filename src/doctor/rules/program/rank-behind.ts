@@ -4,7 +4,7 @@ import { distinctPlaces } from '../../model/place.js';
 import { listed, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 import { sizeOfGroup, waitingIn } from './group-progress.js';
-import { reportedGroups } from './reported-operations.js';
+import { lonelyDumps, reportedGroups } from './reported-operations.js';
 
 /** Ranks that called an operation and have not started it, while others are in it: something before it holds their stream. */
 function blockedRanks(list: readonly RankDump[], sequence: number): Finding[] {
@@ -39,6 +39,39 @@ function blockedRanks(list: readonly RankDump[], sequence: number): Finding[] {
   ];
 }
 
+/** Ranks of a group of which there is no dump, where all others wait in one operation that they started. */
+function withoutDump(list: readonly RankDump[]): Finding[] {
+  const { members, communicator } = list[0]!;
+  const there = new Set(list.map(({ rank }) => rank));
+  const missing = members?.filter((rank) => !there.has(rank)) ?? [];
+  const open = list.map(waitingIn);
+  const [first] = open;
+  const isOne = open.every((one) => one?.sequence === first?.sequence && one?.state === 'started');
+  if (missing.length === 0 || first === undefined || !isOne) return [];
+  const size = members!.length;
+  const waits = `${list.length} of ${size} ranks ${list.length === 1 ? 'waits' : 'wait'}`;
+  const isFew = missing.length <= list.length / 2;
+  return [
+    {
+      severity: isFew ? 'error' : 'warning',
+      confidence: isFew ? 'likely' : 'possible',
+      text: isFew
+        ? `rank ${listed(missing)} left no dump, and ${waits} for ${missing.length === 1 ? 'it' : 'them'} in ${first.name} ${first.sequence}`
+        : `${waits} in ${first.name} ${first.sequence}; there is no dump of the other ${missing.length}, so nothing tells for whom`,
+      culprit: {
+        ...(missing.length === 1 ? { rank: missing[0] } : { ranks: missing.slice(0, 64) }),
+        missingSeq: first.sequence,
+        communicator,
+      },
+      evidence: some(open.map((one) => one!.at)),
+      repair: isFew
+        ? `See whether the process of rank ${listed(missing)} ended or froze before it could write its dump: its output, its stack (py-spy dump), dmesg of its host.`
+        : 'Give the dumps of all ranks, of the same moment.',
+      workaround: null,
+    },
+  ];
+}
+
 export const rankBehind: Rule = {
   id: 'rank-behind',
   causes: ['blocks', 'hangs'],
@@ -55,7 +88,7 @@ export const rankBehind: Rule = {
   ],
   references: ['PyTorch: flight recorder'],
   find: (job) =>
-    reportedGroups(job).flatMap((list): Finding[] => {
+    [...reportedGroups(job), ...lonelyDumps(job).map((one) => [one])].flatMap((list): Finding[] => {
       const waiting = list.flatMap((dump) => {
         const operation = waitingIn(dump);
         return operation === undefined ? [] : [{ dump, operation }];
@@ -63,7 +96,10 @@ export const rankBehind: Rule = {
       if (waiting.length === 0) return [];
       const missing = Math.min(...waiting.map(({ operation }) => operation.sequence));
       const late = list.filter(({ operations }) => (operations.at(-1)?.sequence ?? 0) < missing);
-      if (late.length === 0) return blockedRanks(list, missing);
+      if (late.length === 0) {
+        const blocked = blockedRanks(list, missing);
+        return blocked.length > 0 ? blocked : withoutDump(list);
+      }
       const first = waiting.find(({ operation }) => operation.sequence === missing)!.operation;
       const [one] = late;
       const last = one!.operations.at(-1)!;

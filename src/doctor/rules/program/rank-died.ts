@@ -3,8 +3,9 @@ import type { FrameworkEvent } from '../../model/framework.js';
 import type { Job } from '../../model/job.js';
 import { distinctPlaces } from '../../model/place.js';
 import { rankOf } from '../../model/process.js';
-import { firstOfEach, waitingMembers } from '../queries.js';
+import { firstOfEach, listed, waitingMembers } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
+import { isHandled } from './handled-exceptions.js';
 import { watchdogs } from './watchdogs.js';
 
 type Exception = Extract<FrameworkEvent, { kind: 'exception' }>;
@@ -20,7 +21,12 @@ function deathsInLogs(job: Job): Finding[] {
     job.events.some(({ kind }) => kind === 'ncclError') ||
     job.processes.some((process) => process.troubles.some(({ trouble }) => trouble.kind === 'peerClosed'));
   const primary = job.events.flatMap((event) =>
-    event.kind === 'exception' && event.rank !== undefined && !SECONDARY.test(event.type) ? [event] : [],
+    event.kind === 'exception' &&
+    event.rank !== undefined &&
+    !SECONDARY.test(event.type) &&
+    !isHandled(job, event)
+      ? [event]
+      : [],
   );
   const found: Finding[] = [];
   // A rank that reports a time-out itself was alive when the others were.
@@ -32,7 +38,17 @@ function deathsInLogs(job: Job): Finding[] {
   if (found.length > 0) return found;
   const exits = job.events.flatMap((event) => (event.kind === 'exit' ? [event] : []));
   // Watchdogs and exceptions end a process by SIGABRT, launchers the rest by SIGTERM.
-  const killed = exits.filter(({ signal }) => signal !== undefined && signal !== 15 && signal !== 6);
+  const killed = exits.filter(
+    ({ signal, isCleanUp }) =>
+      signal !== undefined &&
+      signal !== 15 &&
+      signal !== 6 &&
+      signal !== 2 &&
+      signal !== 1 &&
+      isCleanUp !== true,
+  );
+  // A machine that is gone takes its processes with it, and the scheduler ends the others.
+  if (job.events.some(({ kind }) => kind === 'nodeFailure')) return [];
   if (killed.length === 0) return killedByKernel(job);
   return firstOfEach(killed, ({ rank, pid }) => rank ?? pid)
     .slice(0, 1)
@@ -40,25 +56,50 @@ function deathsInLogs(job: Job): Finding[] {
       const kernel = job.kernelEvents.find(
         (one) => one.kind === 'outOfMemory' && (event.pid === undefined || one.pid === event.pid),
       );
-      const who = event.rank === undefined ? `process ${event.pid ?? '?'}` : `rank ${event.rank}`;
+      const who =
+        event.rank !== undefined
+          ? `rank ${event.rank}`
+          : event.ranks !== undefined
+            ? `rank ${listed(event.ranks)}`
+            : `process ${event.pid ?? '?'}`;
       const isKilled = event.signal === 9;
       return {
         severity: 'error',
         confidence: kernel !== undefined || !isKilled ? 'certain' : 'likely',
-        text: `${who}${event.host === undefined ? '' : ` on ${event.host}`} was ended by signal ${event.signal}${!isKilled ? '' : kernel === undefined ? ', as by the kernel when memory runs out' : ': the kernel killed it because memory ran out'}`,
+        text: `${who}${event.host === undefined ? '' : ` on ${event.host}`} was ended by signal ${event.signal}${!isKilled ? '' : kernel === undefined ? ', which a process does not do to itself: the kernel does when memory runs out, or somebody else did' : ': the kernel killed it because memory ran out'}`,
         culprit: {
           ...(event.rank === undefined ? {} : { rank: event.rank }),
+          ...(event.ranks === undefined ? {} : { ranks: event.ranks.slice(0, 64) }),
           ...(event.host === undefined ? {} : { host: event.host }),
           ...(event.pid === undefined ? {} : { pid: event.pid }),
           signal: event.signal,
         },
         evidence: distinctPlaces([event.at, kernel?.at]),
         repair: isKilled
-          ? 'Look into dmesg of the host for the out-of-memory killer, and give the job more memory or fewer workers per process.'
+          ? `Look into dmesg${event.host === undefined ? ' of the host' : ` of ${event.host}`} for the out-of-memory killer: where it names the process, give the job more memory or fewer workers per process; where not, ask who or what ended it.`
           : 'Find the crash in the core file or the stack trace of that process.',
         workaround: null,
       };
     });
+}
+
+/** Machines that the scheduler lost. */
+function lostNodes(job: Job): Finding[] {
+  const lost = job.events.flatMap((event) => (event.kind === 'nodeFailure' ? [event] : []));
+  const named = lost.filter(({ host }) => host !== undefined);
+  return firstOfEach(named.length > 0 ? named : lost, ({ host }) => host).map(({ host, at }): Finding => {
+    const other = lost.find((one) => one.host === undefined);
+    const who = host ?? 'a node of the job';
+    return {
+      severity: 'error',
+      confidence: 'certain',
+      text: `${who} failed: the scheduler lost it and ended the job`,
+      culprit: host === undefined ? {} : { host },
+      evidence: distinctPlaces([at, other?.at]),
+      repair: `Find out why ${who} went away (its console or management controller, dmesg after it is back, the log of slurmctld), and keep it out of jobs until then${host === undefined ? '' : ` (--exclude=${host})`}.`,
+      workaround: null,
+    };
+  });
 }
 
 /** Processes that only the kernel's log tells of: of this job where a log has their number. */
@@ -186,5 +227,5 @@ export const rankDied: Rule = {
     ),
   ],
   references: ['PyTorch: ProcessGroupNCCL watchdog', 'NCCL user guide: RAS'],
-  find: (job) => [...deathsInRas(job), ...silentInRas(job), ...deathsInLogs(job)],
+  find: (job) => [...deathsInRas(job), ...silentInRas(job), ...lostNodes(job), ...deathsInLogs(job)],
 };

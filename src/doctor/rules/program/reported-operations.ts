@@ -5,35 +5,92 @@
 import type { DumpedOperation, RankDump } from '../../model/dump.js';
 import type { FrameworkEvent } from '../../model/framework.js';
 import type { Job } from '../../model/job.js';
+import { isMessage } from './watchdogs.js';
 
 type Watchdog = Extract<FrameworkEvent, { kind: 'watchdog' }>;
 
 type Progress = Extract<FrameworkEvent, { kind: 'progress' }>;
 
-/** Dumps of flight recorders, and what takes their place where there are none; each list is one communicator. */
+/**
+ * Collectives in dumps of flight recorders, and what takes their place where there are none; each list is one
+ * communicator. Sends and receives are not among them: only two ranks call them.
+ */
 export function reportedGroups(job: Job): RankDump[][] {
-  const found = new Map<string, RankDump[]>();
   const all = job.dumps.length > 0 ? job.dumps : [...fromWatchdogs(job), ...fromCalls(job)];
-  for (const dump of all) found.set(dump.communicator, [...(found.get(dump.communicator) ?? []), dump]);
-  return [...found.values()].filter((list) => list.length > 1);
+  return byCommunicator(all.flatMap(collectivesOf)).filter((list) => list.length > 1);
+}
+
+/** Collectives of single dumps: what they wait in, though nothing can be compared. */
+export const lonelyDumps = (job: Job): RankDump[] =>
+  byCommunicator(job.dumps.flatMap(collectivesOf)).flatMap((list) => (list.length === 1 ? list : []));
+
+export function byCommunicator(all: readonly RankDump[]): RankDump[][] {
+  const found = new Map<string, RankDump[]>();
+  for (const dump of all) {
+    // Groups of the same name with other ranks, as libraries make them, are others.
+    const key = JSON.stringify([dump.communicator, dump.members]);
+    const list = found.get(key);
+    if (list === undefined) found.set(key, [dump]);
+    else list.push(dump);
+  }
+  return [...found.values()];
+}
+
+function collectivesOf(dump: RankDump): RankDump[] {
+  const operations = dump.operations.filter(({ message }) => message === undefined);
+  if (operations.length === dump.operations.length) return [dump];
+  return operations.length === 0 ? [] : [{ ...dump, operations }];
 }
 
 /** More ranks than can be told: such a list is never known to be whole. */
 const UNKNOWN_SIZE = Number.MAX_SAFE_INTEGER;
 
+/** What watchdogs say of one rank in one group. */
+interface Reported {
+  readonly rank: number;
+  progress: Progress | undefined;
+  waiting: Watchdog | undefined;
+}
+
 function fromWatchdogs(job: Job): RankDump[] {
-  const progress = new Map<number, Progress>();
-  const waiting = new Map<number, Watchdog>();
-  for (const event of job.events) {
-    if (event.rank === undefined) continue;
-    if (event.kind === 'progress') progress.set(event.rank, event);
-    // The first time-out of a rank; others may be of other groups.
-    if (event.kind === 'watchdog' && event.sequence !== undefined && !waiting.has(event.rank))
-      waiting.set(event.rank, event);
+  const reports = job.events.filter(
+    (event) =>
+      event.rank !== undefined &&
+      (event.kind === 'progress' ||
+        (event.kind === 'watchdog' && event.sequence !== undefined && !isMessage(event.operation))),
+  );
+  const own = new Map<string, Reported>();
+  /** The groups that lines of a rank name. */
+  const groups = new Map<number, Set<string>>();
+  for (const event of reports) {
+    if ((event.kind === 'progress' || event.kind === 'watchdog') && event.group !== undefined)
+      groups.set(event.rank!, (groups.get(event.rank!) ?? new Set()).add(event.group));
   }
-  const ranks = [...new Set([...waiting.keys(), ...progress.keys()])].sort((a, b) => a - b);
-  return ranks.map((rank): RankDump => {
-    const [one, far] = [waiting.get(rank), progress.get(rank)];
+  // Where lines name no group, or a rank has several, a time-out without a name is of any.
+  const all = new Set([...groups.values()].flatMap((names) => [...names]));
+  const onlyOne = all.size === 1 ? [...all][0] : undefined;
+  let isUnknown = false;
+  for (const event of reports) {
+    if (event.kind !== 'progress' && event.kind !== 'watchdog') continue;
+    const rank = event.rank!;
+    const known = groups.get(rank);
+    const group =
+      event.group ?? (known?.size === 1 ? [...known][0] : known === undefined ? onlyOne : undefined);
+    if (group === undefined && all.size > 0) continue;
+    isUnknown ||= group === undefined;
+    const key = `${rank}\0${group ?? ''}`;
+    const report = own.get(key) ?? { rank, progress: undefined, waiting: undefined };
+    own.set(key, report);
+    if (event.kind === 'progress') report.progress = event;
+    // The first time-out of a rank; others may be of other groups.
+    else report.waiting ??= event;
+  }
+  // Ranks with other numbers inside than outside are in groups of a part of the ranks, which nothing tells apart.
+  const isPart = reports.some(
+    (event) => event.kind === 'watchdog' && event.groupRank !== undefined && event.groupRank !== event.rank,
+  );
+  if (isUnknown && isPart) return [];
+  const found = [...own].map(([key, { rank, progress: far, waiting: one }]): RankDump => {
     const operations: DumpedOperation[] = [];
     if (far !== undefined && (one === undefined || far.enqueued < one.sequence!)) {
       operations.push(
@@ -50,12 +107,14 @@ function fromWatchdogs(job: Job): RankDump[] {
     return {
       rank,
       host: one?.host ?? far?.host,
-      communicator: far?.group ?? [...progress.values()][0]?.group ?? '',
+      communicator: key.slice(key.indexOf('\0') + 1),
       size: UNKNOWN_SIZE,
+      isGroupUnknown: isUnknown,
       operations,
       reason: undefined,
     };
   });
+  return found.sort((a, b) => a.rank - b.rank);
 }
 
 const operation = (
@@ -67,7 +126,11 @@ const operation = (
 
 /** The last calls of NCCL's logs: only where something shows that the job hangs, since logs end at any time. */
 function fromCalls(job: Job): RankDump[] {
-  const isHanging = job.events.some(({ kind }) => kind === 'watchdog' || kind === 'cancelled');
+  // Who ends a job by hand, or needs its place, says nothing of it.
+  const isHanging = job.events.some(
+    (event) =>
+      event.kind === 'watchdog' || (event.kind === 'cancelled' && event.text.includes('CANCELLED AT')),
+  );
   if (!isHanging) return [];
   const members = job.processes.flatMap(({ host, members: all }) =>
     all.flatMap((member) => {

@@ -3,7 +3,7 @@ import type { Job } from '../../model/job.js';
 import type { Place } from '../../model/place.js';
 import { listed, some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
-import { watchdogs } from './watchdogs.js';
+import { isMessage, watchdogs } from './watchdogs.js';
 
 export const watchdogTimeout: Rule = {
   id: 'watchdog-timeout',
@@ -58,6 +58,13 @@ export const watchdogTimeout: Rule = {
 
 /** Ranks of which nothing reports a time-out, where most others do. */
 function silentRanks(job: Job, waiting: readonly number[]): number[] {
+  const told = watchdogs(job);
+  // Groups of a part of the ranks, and messages, do not concern the others.
+  const isOfPart =
+    new Set(told.flatMap(({ group }) => group ?? [])).size > 1 ||
+    told.some(({ rank, groupRank }) => groupRank !== undefined && groupRank !== rank) ||
+    told.some(({ operation }) => isMessage(operation));
+  if (isOfPart) return [];
   const known = [
     ...job.events.flatMap(({ rank }) => rank ?? []),
     ...job.processes.flatMap(({ members }) => members.flatMap(({ size }) => (size ?? 1) - 1)),

@@ -5,6 +5,7 @@ import type { LoggedTrouble, NcclProcess } from '../../model/process.js';
 import type { Trouble } from '../../model/trouble.js';
 import { failuresAfter, listed, some, waitingMembers } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
+import { isNews, isTeardown } from '../teardown.js';
 
 /** NCCL's results: name, and where to look. */
 const RESULTS: Readonly<Record<number, readonly [name: string, repair: string]>> = {
@@ -60,7 +61,11 @@ export const ncclWarningUnknown: Rule = {
   find(job, others = []) {
     const cited = new Set(others.flatMap(({ evidence }) => evidence.map(placeKey)));
     const warnings = job.processes.flatMap((process) =>
-      process.troubles.flatMap((logged): Left[] => (logged.isWarning ? [{ process, logged }] : [])),
+      process.troubles.flatMap((logged): Left[] =>
+        logged.isWarning && !isNews(logged.trouble) && !isOfEnd(job, process, logged)
+          ? [{ process, logged }]
+          : [],
+      ),
     );
     const known = new Set(
       job.processes.flatMap(({ troubles }) =>
@@ -106,22 +111,22 @@ function failedInSilence(job: Job, others: readonly Finding[], cited: ReadonlySe
     (process) =>
       process.failedReturns.length > 0 &&
       !isFailing &&
-      !isTeardown(process) &&
+      !isSilentEnd(job, process) &&
       !process.troubles.some(({ at }) => cited.has(placeKey(at))),
   );
 }
 
 /** Helper threads whose sockets are closed when a program ends its communicators say so, and that is all. */
-function isTeardown({ failedReturns, troubles, members }: NcclProcess): boolean {
-  const isOfSockets = failedReturns.every(({ text }) => /^(?:\w+\/)?(?:socket|proxy)\.cc:/.test(text));
-  const isEnded =
-    members.length > 0 &&
-    members.every(
-      ({ completed, abortCompleted, destroyed }) =>
-        completed !== undefined && (abortCompleted ?? destroyed) !== undefined,
-    );
-  return isOfSockets && isEnded && !troubles.some(({ isWarning }) => isWarning);
+function isSilentEnd(job: Job, process: NcclProcess): boolean {
+  const isOfSockets = process.failedReturns.every(({ text }) =>
+    /^(?:\w+\/)?(?:socket|proxy|net|net_socket)\.cc:/.test(text),
+  );
+  return isOfSockets && isTeardown(job, process);
 }
+
+/** A warning of closing connections, at an end in order. */
+const isOfEnd = (job: Job, process: NcclProcess, { trouble }: LoggedTrouble): boolean =>
+  (trouble.kind === 'closing' || trouble.kind === 'peerClosed') && isTeardown(job, process);
 
 /** It failed: a call returned an error, or its set-up did not go on after the warning. */
 const hasFailed = (process: NcclProcess): boolean =>

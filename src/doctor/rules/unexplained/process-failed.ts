@@ -2,28 +2,40 @@
 
 import type { FrameworkEvent } from '../../model/framework.js';
 import type { Job } from '../../model/job.js';
-import type { Place } from '../../model/place.js';
+import { isHandled } from '../program/handled-exceptions.js';
 import { firstOfEach, listed, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
+const ranksOf = (event: FrameworkEvent): readonly number[] =>
+  event.rank !== undefined ? [event.rank] : event.kind === 'exit' ? (event.ranks ?? []) : [];
+
+function nameOf(event: FrameworkEvent): string {
+  const ranks = ranksOf(event);
+  return ranks.length === 0 ? 'a process' : `rank ${listed(ranks)}`;
+}
+
+/** The launcher names the rank whose exception stands right before its report. */
+function withRank(event: FrameworkEvent, job: Job): FrameworkEvent {
+  if (event.kind !== 'exception' || event.rank !== undefined) return event;
+  const exits = job.events.filter((one) => one.kind === 'exit' && one.isCleanUp !== true);
+  const exceptions = job.events.filter((one) => one.kind === 'exception' && one.rank === undefined);
+  const [exit] = exits;
+  const isOnly = exits.length === 1 && exceptions.length === 1 && exit!.at.file === event.at.file;
+  if (!isOnly || exit!.at.line < event.at.line) return event;
+  return { ...event, rank: exit!.rank, host: event.host ?? exit!.host };
+}
+
 /** What an event says of an end; undefined for what is none. */
 function endOf(event: FrameworkEvent): string | undefined {
-  const who = `${event.rank === undefined ? 'a process' : `rank ${event.rank}`}${event.host === undefined ? '' : ` on ${event.host}`}`;
+  const who = `${nameOf(event)}${event.host === undefined ? '' : ` on ${event.host}`}`;
   if (event.kind === 'exception') return `${who} ended with ${event.type}: ${event.text.slice(0, 120)}`;
-  if (event.kind !== 'exit') return undefined;
+  if (event.kind !== 'exit' || event.isCleanUp === true) return undefined;
   if (event.signal !== undefined) return `${who} was ended by signal ${event.signal}`;
   return (event.code ?? 0) === 0 ? undefined : `${who} ended with exit code ${event.code}`;
 }
 
-/** An exception of nobody in particular, after which the output goes on, was handled: of an import that is optional, say. */
-function goesOn({ kind, rank, at }: FrameworkEvent, job: Job): boolean {
-  if (kind !== 'exception' || rank !== undefined) return false;
-  const isLater = ({ file, line }: Place): boolean => file === at.file && line > at.line;
-  return (
-    job.processes.some(({ last }) => isLater(last)) ||
-    job.benches.some(({ rows }) => rows.some((row) => isLater(row.at)))
-  );
-}
+const isFromOutside = (event: FrameworkEvent): boolean =>
+  event.kind === 'exit' && event.signal !== undefined && [1, 2, 9, 15].includes(event.signal);
 
 export const processFailed: Rule = {
   id: 'process-failed',
@@ -37,12 +49,29 @@ export const processFailed: Rule = {
     if (others.some(({ severity }) => severity === 'error')) return [];
     // A failure of NCCL has a rule of its own.
     if (job.events.some(({ kind }) => kind === 'ncclError' || kind === 'lastError')) return [];
-    const ends = job.events.flatMap((event) => {
-      const text = goesOn(event, job) ? undefined : endOf(event);
+    const told = job.events.flatMap((one) => {
+      const event = withRank(one, job);
+      const text = isHandled(job, one) ? undefined : endOf(event);
       return text === undefined ? [] : [{ event, text }];
     });
-    const [first] = ends;
     const cancelled = job.events.find(({ kind }) => kind === 'cancelled');
+    // Who is told to end ends: what else is reported then are the ends that this made.
+    const ends = cancelled === undefined ? told : told.filter(({ event }) => !isFromOutside(event));
+    const [first] = ends;
+    const ended = job.events.find((one) => one.kind === 'exit' && one.isCleanUp === true);
+    if (first === undefined && cancelled === undefined && ended !== undefined) {
+      return [
+        {
+          severity: 'error',
+          confidence: 'possible',
+          text: `the launcher ended ${nameOf(ended)}${ended.host === undefined ? '' : ` on ${ended.host}`} because the job failed elsewhere; what failed first is not in the input`,
+          culprit: {},
+          evidence: [ended.at],
+          repair: 'Give the output of all ranks: the first of them that ended with an error is the cause.',
+          workaround: null,
+        },
+      ];
+    }
     if (first === undefined) {
       return cancelled === undefined || cancelled.kind !== 'cancelled'
         ? []
@@ -50,21 +79,22 @@ export const processFailed: Rule = {
             {
               severity: 'warning',
               confidence: 'possible',
-              text: `the scheduler ended the job: ${cancelled.text.replace(/^slurmstepd: error: \W*|\W*$/g, '').slice(0, 160)}`,
+              text: `the job was ended from outside: ${cancelled.text.replace(/^(?:slurmstepd|srun|sbatch): (?:error: )?\W*|\W*$/g, '').slice(0, 160)}`,
               culprit: {},
               evidence: [cancelled.at],
               repair:
-                'See whether somebody cancelled it, it met its time limit, or it hung before: give the logs of all ranks with NCCL_DEBUG=INFO.',
+                'See whether somebody or the scheduler ended it (cancelled, pre-empted, time limit), or it hung before: give the logs of all ranks with NCCL_DEBUG=INFO.',
               workaround: null,
             },
           ];
     }
-    const ranks = [...new Set(ends.flatMap(({ event }) => event.rank ?? []))];
+    const ranks = [...new Set(ends.flatMap(({ event }) => ranksOf(event)))];
+    const more = ranks.filter((rank) => !ranksOf(first.event).includes(rank));
     return [
       {
         severity: 'error',
         confidence: 'possible',
-        text: `${first.text}${ranks.length > 1 ? `; so did rank ${listed(ranks.slice(1))}` : ''}; nothing in the input tells why`,
+        text: `${first.text}${more.length > 0 ? `; so did rank ${listed(more)}` : ''}; nothing in the input tells why`,
         culprit: {
           ...(first.event.rank === undefined ? {} : { rank: first.event.rank }),
           ...(first.event.host === undefined ? {} : { host: first.event.host }),

@@ -1,0 +1,331 @@
+/** No false alarm, no false cause, no false "healthy": what real jobs write, and what the doctor must make of it. */
+import { describe, expect, it } from 'vitest';
+import type { Verdict } from '#src/doctor/diagnose.js';
+import { examine } from './case-files.js';
+
+const told = async (files: Readonly<Record<string, readonly string[]>>): Promise<Verdict[]> =>
+  (await examine(Object.entries(files).map(([name, lines]) => [name, `${lines.join('\n')}\n`] as const)))
+    .verdicts;
+const read = (...lines: readonly string[]): Promise<Verdict[]> => told({ 'job.out': lines });
+const brief = (verdicts: readonly Verdict[]): string[] =>
+  verdicts.map(({ id, severity, confidence }) => `${id} ${severity} ${confidence}`);
+
+const rankOf = (rank: number, end: string | undefined, failures: readonly string[]): string[] => {
+  const say = (what: string): string => `gpu${rank}:${900 + rank}:${950 + rank} [0] ${what}`;
+  const comm = `comm 0x5${rank} rank ${rank} nranks 2 cudaDev 0 busId 4f000`;
+  return [
+    say(`NCCL INFO ncclCommInitRank ${comm} commId 0x77 - Init START`),
+    say(`NCCL INFO ncclCommInitRank ${comm} commId 0x77 - Init COMPLETE`),
+    ...failures.map(say),
+    ...(end === undefined ? [] : [say(`NCCL INFO ${comm} - ${end}`)]),
+  ];
+};
+/** A job of two ranks, set up, with failing returns at its end. */
+const ending = (end: string | undefined, ...failures: string[]): string[] =>
+  [0, 1].flatMap((rank) => rankOf(rank, end, failures));
+
+const SOCKETS = [
+  'NCCL INFO misc/socket.cc:52 -> 3',
+  'NCCL INFO misc/socket.cc:790 -> 3',
+  'NCCL INFO proxy.cc:1533 -> 3',
+];
+const CLOSED = 'misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer gpu1<40111>';
+const OUTSTANDING = 'recv_close:3111 NCCL WARN NET/OFI Attempt to call recv_close with outstanding requests!';
+
+describe('the end of a job that ran', () => {
+  for (const end of ['Abort COMPLETE', 'Destroy COMPLETE']) {
+    it(`is no fault where helper threads see their sockets close (${end})`, async () => {
+      expect(await read(...ending(end, ...SOCKETS))).toEqual([]);
+      expect(await read(...ending(end, CLOSED, ...SOCKETS))).toEqual([]);
+      expect(await read(...ending(end, OUTSTANDING, 'NCCL INFO transport/net.cc:998 -> 3'))).toEqual([]);
+    });
+  }
+
+  it('is a fault where the communicator does not end, a warning says more, or somebody failed', async () => {
+    expect(brief(await read(...ending(undefined, ...SOCKETS)))).toContain(
+      'nccl-warning-unknown error possible',
+    );
+    const warned = await read(
+      ...ending('Abort COMPLETE', 'net.cc:7 NCCL WARN The ring is broken', ...SOCKETS),
+    );
+    expect(brief(warned)).toEqual(['nccl-warning-unknown error possible']);
+    const failed = await read(
+      ...ending('Abort COMPLETE', CLOSED),
+      'srun: error: gpu1: task 1: Exited with exit code 3',
+    );
+    expect(failed.map(({ severity }) => severity)).toContain('error');
+  });
+
+  it('is a fault where the peer of an aborted communicator did not end itself', async () => {
+    const lines = [...rankOf(0, 'Abort COMPLETE', [CLOSED]), ...rankOf(1, undefined, [])];
+    expect((await read(...lines)).map(({ id }) => id)).toContain('peer-connection-closed');
+  });
+});
+
+describe('ends that launchers report', () => {
+  const cleanUp = [
+    'srun: Terminating StepId=71.3',
+    'srun: error: gpu7: tasks 0-2: Killed',
+    'srun: error: gpu8: tasks 4-7: Terminated',
+  ];
+
+  it('are not the kernel’s where the launcher was ending the job: the first failure is the cause', async () => {
+    const [first, ...more] = await read(
+      '3: TypeError: no such layer',
+      'srun: error: gpu7: task 3: Exited with exit code 1',
+      ...cleanUp,
+    );
+    expect(more).toEqual([]);
+    expect(first).toMatchObject({ id: 'process-failed', culprit: { rank: 3, host: 'gpu7' } });
+    expect(first!.text).toContain('TypeError: no such layer');
+  });
+
+  it('are told of as such where what failed first is not in the input', async () => {
+    expect((await read(...cleanUp))[0]!.text).toContain('what failed first is not in the input');
+  });
+
+  it('name a kill that came before the clean-up, with all its ranks', async () => {
+    const [first] = await read('srun: error: gpu7: tasks 2,5-6: Killed', 'srun: Terminating StepId=71.3');
+    expect(first).toMatchObject({ id: 'rank-died', culprit: { ranks: [2, 5, 6], host: 'gpu7', signal: 9 } });
+    const shell = await read('srun: error: gpu7: task 2: Exited with exit code 137');
+    expect(shell[0]).toMatchObject({ id: 'rank-died', culprit: { rank: 2, signal: 9 } });
+  });
+
+  it('name the node that failed, not those that were killed for it', async () => {
+    const verdicts = await read(
+      'srun: error: Node failure on gpu9',
+      'srun: error: *** JOB 8 ON gpu1 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE, SEE LOG ***',
+      'srun: error: gpu7: tasks 0-2: Killed',
+    );
+    expect(verdicts).toMatchObject([{ id: 'rank-died', severity: 'error', culprit: { host: 'gpu9' } }]);
+  });
+
+  it('are no error of the program where somebody ended the job', async () => {
+    const cancelled = [
+      'slurmstepd: error: *** STEP 8.0 ON gpu1 CANCELLED AT 2025-01-02T03:04:05 ***',
+      'srun: error: gpu7: tasks 0-2: Killed',
+    ];
+    const preempted = [
+      'torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15',
+    ];
+    for (const lines of [cancelled, preempted, ['KeyboardInterrupt: ']])
+      expect(brief(await read(...lines)), lines[0]!).toEqual(['process-failed warning possible']);
+    expect(brief(await read('ValueError: too long', ...cancelled))).toEqual([
+      'process-failed error possible',
+    ]);
+  });
+});
+
+describe('exceptions', () => {
+  const steps = [5, 6, 7].map((step) => `step ${step} loss 2.${step}`);
+
+  it('were handled where the program goes on or comes to its end', async () => {
+    expect(
+      await read('ConnectionError: no route to the tracker', 'Training completed after 3 epochs'),
+    ).toEqual([]);
+    expect(await read('[rank1]: KeyError: warmup', ...steps.map((one) => `[rank1]: ${one}`))).toEqual([]);
+  });
+
+  it('were not where a process ended, or only others go on', async () => {
+    const exit = 'srun: error: gpu7: task 1: Exited with exit code 1';
+    for (const lines of [
+      ['ConnectionError: no route', 'Training completed after 3 epochs', exit],
+      ['ConnectionError: no route', 'Training not completed: run failed'],
+      ['[rank1]: KeyError: warmup', ...steps.map((one) => `[rank0]: ${one}`)],
+    ])
+      expect(
+        (await read(...lines)).map(({ id }) => id),
+        lines.join('; '),
+      ).toEqual(['process-failed']);
+  });
+});
+
+const timeout = (rank: number, group: string, operation: string, sequence = 44, elements = 64): string =>
+  `[rank${rank}]:[E1015 12:31:22.1 ProcessGroupNCCL.cpp:616] [${group}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=${sequence}, OpType=${operation}, NumelIn=${elements}, NumelOut=${elements}, Timeout(ms)=600000) ran for 600034 milliseconds before timing out.`;
+
+describe('time-outs of watchdogs', () => {
+  const ids = (verdicts: readonly Verdict[]): string[] => verdicts.map(({ id }) => id);
+
+  it('are compared inside their process group only', async () => {
+    const group = (id: number, guid: string, rank: number): string =>
+      `PG ID ${id} PG GUID ${guid} Rank ${rank}`;
+    const other = await read(
+      timeout(0, group(1, '3(tp)', 0), 'ALLREDUCE'),
+      timeout(2, group(1, '5(dp)', 1), '_ALLGATHER_BASE'),
+    );
+    expect(ids(other)).toEqual(['watchdog-timeout']);
+    // The number that a process gives a group differs from process to process, the GUID does not.
+    const same = await read(
+      timeout(4, group(1, '3(tp)', 0), 'ALLREDUCE'),
+      timeout(6, group(2, '3(tp)', 1), '_ALLGATHER_BASE'),
+    );
+    expect(brief(same)).toEqual(['collective-order-mismatch error certain']);
+    expect(same[0]!.culprit).toMatchObject({ ranks: [4, 6] });
+  });
+
+  it('are at most possibly one operation where no group is named, and none where ranks are of parts', async () => {
+    const plain = await read(timeout(0, 'Rank 0', 'ALLREDUCE'), timeout(1, 'Rank 1', 'BROADCAST'));
+    expect(brief(plain)).toEqual(['collective-order-mismatch error possible']);
+    const part = await read(timeout(0, 'Rank 0', 'ALLREDUCE'), timeout(2, 'Rank 1', 'BROADCAST'));
+    expect(ids(part)).toEqual(['watchdog-timeout']);
+  });
+
+  it('of sends and receives are no disagreement, and blame no other rank', async () => {
+    const verdicts = await read(
+      timeout(0, 'Rank 0', 'SEND'),
+      timeout(1, 'Rank 1', 'RECV'),
+      timeout(3, 'Rank 3', 'COALESCED'),
+    );
+    expect(brief(verdicts)).toEqual(['watchdog-timeout error possible']);
+    expect(verdicts[0]!.text).not.toContain('rank 2');
+  });
+});
+
+interface Entry {
+  readonly name: string;
+  readonly state: string;
+  readonly seq?: number;
+}
+const recorder = (
+  ranks: Readonly<Record<number, readonly Entry[]>>,
+  members: readonly number[],
+  reason?: string,
+) =>
+  Object.fromEntries(
+    Object.entries(ranks).map(([rank, entries]) => [
+      `trace_rank_${rank}`,
+      [
+        JSON.stringify({
+          ...(reason === undefined ? {} : { reason }),
+          pg_config: { 4: { name: '4', desc: 'pp', ranks: JSON.stringify(members) } },
+          entries: entries.map(({ name, state, seq = 1 }, at) => ({
+            process_group: ['4', 'pp'],
+            collective_seq_id: seq,
+            p2p_seq_id: at,
+            profiling_name: `nccl:${name}`,
+            state,
+            input_sizes: [[8]],
+            input_dtypes: ['Float'],
+            is_p2p: /->|<-/.test(name),
+          })),
+        }),
+      ],
+    ]),
+  );
+const done = (name: string): Entry => ({ name, state: 'completed' });
+const open = (name: string): Entry => ({ name, state: 'started' });
+
+describe('dumps of operations', () => {
+  it('compare sends with receives by pair', async () => {
+    const healthy = recorder(
+      {
+        0: [done('send 0->1'), open('send 0->1')],
+        1: [done('recv 1<-0'), open('recv 1<-0')],
+        2: [done('recv 2<-1')],
+      },
+      [0, 1, 2],
+      'timeout',
+    );
+    expect((await told(healthy)).map(({ id }) => id)).not.toContain('message-unmatched');
+    expect((await told(healthy)).map(({ id }) => id)).not.toContain('collective-order-mismatch');
+  });
+
+  it('name the rank that did not call its end of a message, by its number in the job', async () => {
+    const stuck = {
+      5: [done('send 0->1')],
+      7: [done('recv 1<-0'), done('send 1->2'), open('recv 1<-0')],
+      9: [done('recv 2<-1'), open('recv 2<-1')],
+    };
+    const [first, ...more] = await told(recorder(stuck, [5, 7, 9]));
+    expect(more).toEqual([]);
+    expect(first).toMatchObject({
+      id: 'message-unmatched',
+      confidence: 'possible',
+      culprit: { rank: 5, operation: 'send 0 -> 1', waiting: [7, 9] },
+    });
+    expect(brief(await told(recorder(stuck, [5, 7, 9], 'timeout'))).at(0)).toBe(
+      'message-unmatched error likely',
+    );
+  });
+
+  it('that are missing are named, and with too few of them nobody is blamed', async () => {
+    const at = (seq: number, state: string): Entry => ({ name: 'all_gather', state, seq });
+    const waits = [at(2, 'completed'), at(3, 'started')];
+    const [one] = await told(recorder({ 0: waits, 1: waits, 3: waits }, [0, 1, 2, 3]));
+    expect(one).toMatchObject({
+      id: 'rank-behind',
+      severity: 'error',
+      confidence: 'likely',
+      culprit: { rank: 2 },
+    });
+    const alone = await told(recorder({ 3: waits }, [0, 1, 2, 3]));
+    expect(alone).toMatchObject([{ id: 'rank-behind', severity: 'warning', confidence: 'possible' }]);
+    expect(await told(recorder({ 3: waits.slice(0, 1) }, [0, 1, 2, 3]))).toEqual([]);
+    const whole = await told(recorder({ 0: waits, 1: waits }, [0, 1]));
+    expect(whole.map(({ id }) => id)).toEqual(['device-or-wire-stuck']);
+  });
+});
+
+describe('adapters', () => {
+  const event = (what: string, device = ''): string =>
+    `n4:7:8 [1] transport/net_ib.cc:97 NCCL WARN NET/IB : ${device}Got async event : ${what}`;
+
+  it('report what is no fault', async () => {
+    for (const what of [
+      'GID table change',
+      'client reregistration',
+      'LID change',
+      'P_Key change',
+      'port active',
+    ])
+      for (const device of ['', 'mlx5_6:1 ']) expect(await read(event(what, device)), what).toEqual([]);
+  });
+
+  it('report ports that went down and adapters that failed, with and without their name', async () => {
+    for (const what of ['port error', 'local catastrophic error', 'device fatal event']) {
+      const [old] = await read(event(what));
+      expect(old).toMatchObject({ id: 'ib-port-flap', severity: 'error', culprit: { host: 'n4' } });
+      const [named] = await read(event(what, 'mlx5_6:1 '));
+      expect(named).toMatchObject({ id: 'ib-port-flap', culprit: { host: 'n4', hca: 'mlx5_6', port: 1 } });
+      expect(`${old!.text} ${named!.text}`).not.toContain('undefined');
+    }
+    expect(brief(await read(event('SRQ catastrophe of a new kind'))).at(0)).toMatch(/^nccl-warning-unknown/);
+  });
+
+  it('of another kind on a host are a warning, fewer of the same kind an error', async () => {
+    const using = (host: string, ...names: string[]): string =>
+      `${host}:7:8 [0] NCCL INFO NET/IB : Using ${names.map((name, at) => `[${at}]${name}:1/IB`).join(' ')} [RO]; OOB eth0:10.0.0.1<0>`;
+    const severity = async (...names: string[]): Promise<string | undefined> =>
+      (await read(using('n4', 'mlx5_0', 'mlx5_1', 'mlx5_2'), using('n5', ...names))).find(
+        ({ id }) => id === 'nic-missing-on-node',
+      )?.severity;
+    expect(await severity('ibp7', 'ibp8')).toBe('warning');
+    expect(await severity('mlx5_0', 'mlx5_2')).toBe('error');
+  });
+});
+
+describe('a variable that forbids adapters', () => {
+  const job = (localRanks: number, ...more: string[]): string[] => [
+    'n4:7:8 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.',
+    'n4:7:8 [0] NCCL INFO Using network Socket',
+    `n4:7:8 [0] NCCL INFO comm 0x1 rank 0 nRanks ${2 * localRanks} nNodes 2 localRanks ${localRanks} localRank 0 MNNVL 0`,
+    ...more,
+  ];
+
+  it('only explains where nothing shows that there are some', async () => {
+    expect(brief(await read(...job(1)))).toEqual(['env-ib-disabled info possible']);
+    expect(brief(await read(...job(8)))).toEqual(['env-ib-disabled warning likely']);
+    const asked = await read(...job(1, 'n4:7:8 [0] NCCL INFO NCCL_IB_TC set by environment to 106.'));
+    expect(brief(asked)).toEqual(['env-ib-disabled warning likely']);
+  });
+});
+
+describe('Xids', () => {
+  it('of worn memory are warnings, of broken ones errors', async () => {
+    const seen = async (number: number): Promise<string[]> =>
+      brief(await read(`[77.1] NVRM: Xid (PCI:0000:c1:00): ${number}, pid=77, name=python, some text`));
+    expect(await seen(63)).toEqual(['xid warning certain']);
+    expect(await seen(92)).toEqual(['xid warning certain']);
+    expect(await seen(64)).toEqual(['xid error certain']);
+  });
+});
