@@ -6,6 +6,8 @@
  *   arrays    ordinary typed arrays, the synchronous calls in the loop (sendrecv: prepared)
  * Rank 0 prints one JSON line per size: {"size":8,"iterations":1000,"us":0.5}
  */
+import { spawnSync } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import { Communicator } from 'tutti';
 
 /** Calls of one portion of the warm-up. */
@@ -73,6 +75,10 @@ if (!isKnown || !/^\d+:\d+:\d+(,\d+:\d+:\d+)*$/.test(text ?? '')) {
   );
 }
 const comm = await Communicator.fromEnv();
+// A core for each rank where there are enough, as mpirun does.
+if (comm.size <= availableParallelism()) {
+  spawnSync('taskset', ['-a', '-c', '-p', String(comm.rank), String(process.pid)]);
+}
 try {
   for (const part of text.split(',')) {
     const [size, warmup, iterations] = part.split(':').map(Number);

@@ -4,7 +4,16 @@
  */
 import { describe, expect, it } from 'vitest';
 import { ControlBlock, MAX_POOLS } from '#src/collectives/control-block.js';
-import { Inbox, inboxOffset, type MessageLayout, messagePoolBytes } from '#src/collectives/message-memory.js';
+import {
+  Inbox,
+  inboxOffset,
+  MESSAGE_SLOTS,
+  type MessageLayout,
+  messagePoolBytes,
+  Outbox,
+  outboxOffset,
+  slotStride,
+} from '#src/collectives/message-memory.js';
 import { hostMessages, STATUS_WRONG_MESSAGE } from '#src/collectives/messages.js';
 import { explore } from '#src/kernel/interpreter/explore.js';
 import { type Launch, Machine, type MachineOptions } from '#src/kernel/interpreter/machine.js';
@@ -53,7 +62,8 @@ class MessageTeam {
   readonly #streams: ReturnType<Machine['stream']>[] = [];
   readonly #direct: boolean;
 
-  constructor(options: MachineOptions, ranks: number, direct: boolean) {
+  /** `start` is the number of the last fragment of all pairs, as if so many had been sent before. */
+  constructor(options: MachineOptions, ranks: number, direct: boolean, start = 0) {
     this.machine = new Machine({ warpSize: 4, ...options });
     this.#direct = direct;
     this.#layout = { ranks, slotBytes: SLOT_BYTES };
@@ -66,6 +76,21 @@ class MessageTeam {
       this.#used.push(PAGE + pool);
       this.#streams.push(this.machine.stream(rank));
       this.machine.write('u32', this.#controls[rank]! + POOL_WORD, PAGE | 1);
+      for (let peer = 0; start !== 0 && peer < ranks; peer++) this.#begin(rank, peer, start);
+    }
+  }
+
+  #begin(rank: number, peer: number, start: number): void {
+    const pool = this.#segments[rank]! + PAGE;
+    const outbox = pool + outboxOffset(this.#layout, peer);
+    for (const field of ['credit', 'sent', 'seen'] as const) {
+      this.machine.write('u32', outbox + Outbox.fields[field].offset, start);
+    }
+    const inbox = this.inbox(rank, peer);
+    this.machine.write('u32', inbox + Inbox.fields.received.offset, start);
+    for (let slot = 0; slot < MESSAGE_SLOTS; slot++) {
+      // What was there last is no number that is due.
+      this.machine.write('u32', inbox + Inbox.size + slot * slotStride(this.#layout), start - MESSAGE_SLOTS);
     }
   }
 
@@ -145,7 +170,8 @@ const SIZES = [0, 1, 17, 100, SLOT_BYTES, SLOT_BYTES + 1, 400, 700];
 function scenario(ranks: number, direct: boolean) {
   return (options: MachineOptions & { seed: number }) => {
     const next = random(options.seed + 1);
-    const team = new MessageTeam(options, ranks, direct);
+    // Numbers that are about to begin again from 0, now and then.
+    const team = new MessageTeam(options, ranks, direct, pick([0, 2 ** 32 - 3], next));
     const checks = Array.from({ length: 2 }, () => {
       const transfers = Array.from({ length: 1 + Math.floor(next() * 5) }, () => ({
         from: Math.floor(next() * ranks),

@@ -3,7 +3,7 @@
  * by themselves.
  */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { effort } from '../effort.js';
+import { effort, FULL } from '../effort.js';
 import { FaultRanks, sharedMemoryNames } from './fault-ranks.js';
 
 const ranks = new FaultRanks();
@@ -55,7 +55,8 @@ describe('a rank that is killed in the middle of messages', () => {
   }
 });
 
-describe('a message', () => {
+// Between threads the same words are tested in messages.test.ts, at less cost.
+describe.runIf(FULL)('a message', () => {
   it.each([
     ['in shared memory', {}, /recv: not done after 700 ms; rank 2 has not called the send to rank 0/],
     ['over sockets', { sockets: true }, /recv: not done after 700 ms; nothing has come from rank 2/],

@@ -1,6 +1,6 @@
 /** Messages between ranks that are processes: random ones in all forms, verified by the ranks themselves. */
 import { describe, expect, it } from 'vitest';
-import { effort } from '../effort.js';
+import { effort, FULL } from '../effort.js';
 import { SEED } from './random.js';
 import { tuttiRun } from './tutti-run.js';
 
@@ -20,7 +20,9 @@ describe(`messages between processes arrive whole (TUTTI_SEED=${SEED})`, () => {
   for (const ranks of effort([3], [1, 2, 3, 5, 8])) {
     it(`${ranks} ${ranks === 1 ? 'rank' : 'ranks'}`, () => battery(ranks));
   }
-  it('over sockets, 3 ranks', () => battery(3, { sockets: true }));
-  it('a heap that is too small for the arrays, 3 ranks', () =>
-    battery(3, {}, { TUTTI_HEAP_BYTES: `${8 << 20}`, NCCL_LL_BUFFSIZE: '8192', NCCL_BUFFSIZE: '32768' }));
+  it('over sockets, 2 ranks', () => battery(2, { sockets: true }));
+  it.runIf(FULL)('over sockets, 4 ranks', () => battery(4, { sockets: true }));
+  it.runIf(FULL)('a heap that is too small for the arrays, 3 ranks', () =>
+    battery(3, {}, { TUTTI_HEAP_BYTES: `${8 << 20}`, NCCL_LL_BUFFSIZE: '8192', NCCL_BUFFSIZE: '32768' }),
+  );
 });

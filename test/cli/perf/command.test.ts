@@ -64,9 +64,6 @@ describe('tutti perf', () => {
     ['broadcast', 'none', 0],
     ['reduce', 'sum', 0],
     ['alltoall', 'none', -1],
-    ['gather', 'none', 0],
-    ['scatter', 'none', 0],
-    ['sendrecv', 'none', -1],
   ] as const)(
     '%s verifies every size between processes and between threads [C21-19]',
     async (name, op, root) => {
@@ -75,9 +72,7 @@ describe('tutti perf', () => {
         const table = await measured(`${name} ${where} -b 96 -e 96K -f 16 --iters 3`);
         expect(table.program).toBe(`${name}_perf`);
         expect(table.devices).toHaveLength(ranks);
-        const blocks = ['all_gather', 'reduce_scatter', 'alltoall', 'gather', 'scatter'].includes(name)
-          ? ranks
-          : 1;
+        const blocks = ['all_gather', 'reduce_scatter', 'alltoall'].includes(name) ? ranks : 1;
         expect(sizes(table)).toEqual([96, 1536, 24576]);
         expect(column(table, 'count')).toEqual(sizes(table).map((bytes) => bytes / 4 / blocks));
         expect(column(table, 'type')).toEqual(Array(3).fill('float'));
@@ -87,11 +82,20 @@ describe('tutti perf', () => {
     },
   );
 
-  it('hypercube verifies every size', async () => {
-    for (const where of ['-n 2', '-t 4']) {
-      const table = await measured(`hypercube ${where} -b 64 -e 16K -f 16 --iters 3`);
-      expect(column(table, 'op')).toEqual(['', '', '']);
-    }
+  it.each([
+    ['gather', '-n 2', 'none', 0],
+    ['scatter', '-t 3', 'none', 0],
+    ['sendrecv', '-n 2', 'none', -1],
+    ['hypercube', '-t 4', '', -1],
+  ] as const)('%s verifies every size (%s)', async (name, where, op, root) => {
+    const ranks = Number(where.slice(3));
+    const table = await measured(`${name} ${where} -b 192 -e 12K -f 8 --iters 3`);
+    expect(table.program).toBe(`${name}_perf`);
+    expect(sizes(table)).toEqual([192, 1536, 12288]);
+    const blocks = name === 'sendrecv' ? 1 : ranks;
+    expect(column(table, 'count')).toEqual(sizes(table).map((bytes) => bytes / 4 / blocks));
+    expect(column(table, 'op')).toEqual(Array(3).fill(op));
+    expect(column(table, 'root')).toEqual(Array(3).fill(root));
   });
 
   it('goes through all types and operators', async () => {
