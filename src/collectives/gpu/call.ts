@@ -52,11 +52,13 @@ export type GpuShape =
       readonly lines?: number;
     }
   | {
-      /** In one round, with a chunk for each warp. */
+      /** With a chunk for each warp. */
       readonly program: 'LL128';
       readonly blocks: number;
       /** Whole warps. */
       readonly threads: number;
+      /** As many rounds as it takes, for an all-reduce; else all data go in one. */
+      readonly rounds?: 'many';
     }
   | {
       /** All-reduce only. */

@@ -23,8 +23,6 @@ const WARP = 32;
 const LANES = LINE128_BYTES / PACKET;
 /** Bytes of a chunk's lines that one store of a warp writes. */
 const ROW_BYTES = WARP * PACKET;
-/** Packets that lanes without flags have in the second row of lines. */
-const SECOND_ROW = (WARP / LANES) * (LANES - 1);
 
 /** One packet of a thread: where it lies in the block's data. */
 interface Place {
@@ -48,12 +46,16 @@ export class WarpLines implements RoundLines<'packet'> {
   readonly #wire: Value<'u32'>;
   readonly #flag: Value<'u32'>;
 
-  /** `bytes`: the data of the block; `pointers`: all that must be aligned for accesses of 16 bytes. */
+  /**
+   * `bytes`: the data of the block; `pointers`: all that must be aligned for accesses of 16 bytes; `all`: lines without
+   * data travel as well.
+   */
   constructor(
     k: KernelBuilder,
     elementBytes: number,
     bytes: Value<'u32'>,
     pointers: readonly Value<'u32'>[],
+    all = false,
   ) {
     this.#k = k;
     this.#elementBytes = elementBytes;
@@ -69,15 +71,12 @@ export class WarpLines implements RoundLines<'packet'> {
       const at = start.add(packet.mul(PACKET));
       return { at, bytes: bytes.sub(at).min(PACKET), active: at.lt(bytes).and(mine) };
     };
-    // Lanes with flags may load their neighbour's second packet: that needs no branch.
-    const second = lane
-      .sub(lane.shr(3))
-      .min(SECOND_ROW - 1)
-      .add(WARP);
     this.#hasFlag = lane.and(LANES - 1).eq(LANES - 1);
+    // Lanes with flags load their only packet twice: that needs no branch.
+    const second = k.select(this.#hasFlag, lane, lane.sub(lane.shr(3)).add(WARP));
     this.#places = [place(lane, k.bool(true)), place(second, this.#hasFlag.not())];
     this.#whole = start.add(CHUNK128_DATA).le(bytes).and(aligned);
-    this.#active = start.add(firstLane.mul(PACKET)).lt(bytes);
+    this.#active = all ? k.bool(true) : start.add(firstLane.mul(PACKET)).lt(bytes);
     this.#wire = wire.add(lane.mul(PACKET));
     this.#flag = wire.add(firstLane.mul(PACKET)).add(LINE128_BYTES - 8);
   }
