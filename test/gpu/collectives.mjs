@@ -175,7 +175,6 @@ const direct = (blocks, unroll = 4, copies = 'push', residency = 2) => ({
 });
 
 const LL128 = (blocks, threads) => ({ program: 'LL128', blocks: Math.min(blocks, most), threads });
-const many128 = (blocks, threads) => ({ ...LL128(blocks, threads), rounds: 'many' });
 const push = (blocks, threads, unroll) => ({ program: 'Push', blocks, threads, unroll });
 
 function checks() {
@@ -196,7 +195,7 @@ function checks() {
   for (const type of ELEMENT_TYPE_NAMES) {
     for (const op of ['sum', 'avg']) check({ collective, type, op, count: 777, root: 0 }, LL(7, 256, 2));
   }
-  for (const shape of [many128(3, 64), many128(9, 128), push(3, 64, 2), push(5, 512, 2), push(2, 128, 4)]) {
+  for (const shape of [push(3, 64, 2), push(5, 512, 2), push(2, 128, 4)]) {
     for (const count of [1, 1000, 4099, 70001]) {
       for (const type of ['uint8', 'float16', 'float32', 'int64']) {
         const unalign = next() < 0.5 ? [] : gpus.ranks.map(() => Math.floor(next() * 9));
@@ -223,9 +222,6 @@ function checkLarge() {
     LL128(128, 1024),
     LL128(103, 1024),
     LL128(128, 832),
-    many128(128, 512),
-    many128(64, 1024),
-    many128(100, 256),
     push(128, 512, 4),
     push(128, 256, 8),
     push(128, 128, 16),
@@ -324,8 +320,6 @@ function checkChains() {
     direct(1),
     LL128(9, 64),
     LL128(5, 128),
-    many128(2, 64),
-    many128(7, 256),
     push(2, 128, 2),
     push(7, 512, 2),
   ];
@@ -489,26 +483,6 @@ function sweepPush() {
       time(call, shape, bytes, { stream: true });
     }
     time(call, direct132, bytes, { stream: true });
-  }
-}
-
-/** The all-reduce in many rounds of LL128 lines. */
-function sweepRounds() {
-  gpus.overlap = true;
-  for (const bytes of [2 * MB, 3 * MB, 4 * MB, 8 * MB, 16 * MB, 32 * MB, 64 * MB]) {
-    const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
-    for (const [blocks, threads] of [
-      [128, 1024],
-      [128, 768],
-      [128, 640],
-      [128, 512],
-      [128, 384],
-      [96, 1024],
-      [64, 1024],
-    ]) {
-      time(call, many128(blocks, threads), bytes, { stream: true });
-    }
-    time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
   }
 }
 
@@ -756,7 +730,6 @@ try {
     if (part === 'others') sweepOthers();
     if (part === 'checkLarge') checkLarge();
     if (part === 'll128') sweep128(fillRandom());
-    if (part === 'rounds') sweepRounds(fillRandom());
     if (part === 'others128') sweepOthers128();
     if (part === 'push') sweepPush(fillRandom());
     if (part === 'link') probeLink(fillRandom());

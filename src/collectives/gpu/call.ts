@@ -52,13 +52,11 @@ export type GpuShape =
       readonly lines?: number;
     }
   | {
-      /** With a chunk for each warp. */
+      /** In one round, with a chunk for each warp. */
       readonly program: 'LL128';
       readonly blocks: number;
       /** Whole warps. */
       readonly threads: number;
-      /** As many rounds as it takes, for an all-reduce; else all data go in one. */
-      readonly rounds?: 'many';
     }
   | {
       /** All-reduce only. */

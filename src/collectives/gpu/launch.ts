@@ -24,7 +24,6 @@ import {
 import { callBytes, GPU_COLLECTIVES, type GpuCall, type GpuShape, type GpuTeam } from './call.js';
 import { directGpu } from './direct.js';
 import { lowLatency } from './low-latency.js';
-import { manyRounds } from './many-rounds.js';
 import { oneRound } from './one-round.js';
 import { pushAllReduce, pushStageBytes } from './push.js';
 import { expectedMicroseconds, gpuShape, mayOverlap } from './shape.js';
@@ -170,16 +169,8 @@ export function launchOf(
     case 'LL128': {
       const share = split(blocks, CHUNK128_DATA);
       const warps = threads / WARP;
-      const most = Math.min(LL128_THREADS, (slot128Bytes / CHUNK128_BYTES) * WARP);
-      if (shape.rounds === 'many') {
-        requireOneRound(0, 0, warps * CHUNK128_BYTES, slot128Bytes);
-        if (collective !== 'allReduce' || bytes >= 2 ** 32) {
-          throw new TuttiError('internalError', `${collective} of ${bytes} bytes in many rounds`);
-        }
-        const build = (traits: Traits) => manyRounds(traits, { reduction, ranks, sizes });
-        return launch(share, ['many'], build, { threads: most });
-      }
       requireOneRound(share, warps * CHUNK128_DATA, warps * CHUNK128_BYTES, slot128Bytes);
+      const most = Math.min(LL128_THREADS, (slot128Bytes / CHUNK128_BYTES) * WARP);
       const build = (traits: Traits) => oneRound(traits, { ...parameters, lines: 'LL128' });
       return launch(share, [], build, { threads: most });
     }

@@ -97,35 +97,19 @@ export class Rounds {
     const k = this.#k;
     k.barrier();
     k.if(this.number.ge(this.#lastRound - 1), () => {
-      this.#clear();
+      const { layout, ranks, own } = this.team;
+      const zero = k.packet(0n, 0n);
+      const clear = (offset: Value<'u32'>, bytes: number) => {
+        k.for(k.threadIndex, bytes / LINE_BYTES, k.threadCount, (i) => {
+          k.store('packet', own.offset(offset.add(i.mul(LINE_BYTES))), zero, { order: 'volatile' });
+        });
+      };
+      clear(this.#lines, (ranks - 1) * layout.slotBytes);
+      clear(this.#lines128, (ranks - 1) * layout.slot128Bytes);
+      clear(this.#tokens, ranks * LINE_BYTES);
+      k.fence('both');
       k.barrier();
     });
-  }
-
-  /** Ends the round where the warps of a block take rounds for themselves. */
-  endOfWarp(): void {
-    const k = this.#k;
-    k.if(this.number.ge(this.#lastRound - 1), () => {
-      k.barrier();
-      this.#clear();
-      k.barrier();
-    });
-  }
-
-  /** Clears the banks of this round. */
-  #clear(): void {
-    const k = this.#k;
-    const { layout, ranks, own } = this.team;
-    const zero = k.packet(0n, 0n);
-    const clear = (offset: Value<'u32'>, bytes: number) => {
-      k.for(k.threadIndex, bytes / LINE_BYTES, k.threadCount, (i) => {
-        k.store('packet', own.offset(offset.add(i.mul(LINE_BYTES))), zero, { order: 'volatile' });
-      });
-    };
-    clear(this.#lines, (ranks - 1) * layout.slotBytes);
-    clear(this.#lines128, (ranks - 1) * layout.slot128Bytes);
-    clear(this.#tokens, ranks * LINE_BYTES);
-    k.fence('both');
   }
 
   /** Remembers the last round; each thread has passed the barrier behind its own look at the state. */

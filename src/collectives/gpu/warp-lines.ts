@@ -46,16 +46,12 @@ export class WarpLines implements RoundLines<'packet'> {
   readonly #wire: Value<'u32'>;
   readonly #flag: Value<'u32'>;
 
-  /**
-   * `bytes`: the data of the block; `pointers`: all that must be aligned for accesses of 16 bytes; `all`: lines without
-   * data travel as well.
-   */
+  /** `bytes`: the data of the block; `pointers`: all that must be aligned for accesses of 16 bytes. */
   constructor(
     k: KernelBuilder,
     elementBytes: number,
     bytes: Value<'u32'>,
     pointers: readonly Value<'u32'>[],
-    all = false,
   ) {
     this.#k = k;
     this.#elementBytes = elementBytes;
@@ -76,7 +72,7 @@ export class WarpLines implements RoundLines<'packet'> {
     const second = k.select(this.#hasFlag, lane, lane.sub(lane.shr(3)).add(WARP));
     this.#places = [place(lane, k.bool(true)), place(second, this.#hasFlag.not())];
     this.#whole = start.add(CHUNK128_DATA).le(bytes).and(aligned);
-    this.#active = all ? k.bool(true) : start.add(firstLane.mul(PACKET)).lt(bytes);
+    this.#active = start.add(firstLane.mul(PACKET)).lt(bytes);
     this.#wire = wire.add(lane.mul(PACKET));
     this.#flag = wire.add(firstLane.mul(PACKET)).add(LINE128_BYTES - 8);
   }
