@@ -39,6 +39,13 @@ export function isBehind(one: number, other: number): boolean {
   return ((one - other) | 0) < 0;
 }
 
+/** Word where the calls of a board begin. */
+const callsOf = (board: number): number => (board + CALLS.offset) >>> 2;
+
+function isSame(one: CallRecord, other: CallRecord): boolean {
+  return one.signature === other.signature && one.count === other.count;
+}
+
 export class CallBoards {
   readonly #i32: Int32Array;
   readonly #rank: number;
@@ -56,7 +63,6 @@ export class CallBoards {
     this.#rank = rank;
     this.#boards = boards;
     const size = boards.length;
-    const callsOf = (board: number) => (board + CALLS.offset) >>> 2;
     this.#calls = callsOf(boards[rank]!);
     this.#beat = (boards[rank]! + BEAT.offset) >>> 2;
     this.#neighbours = [...new Set([(rank + size - 1) % size, (rank + 1) % size])].flatMap((peer) => {
@@ -104,12 +110,31 @@ export class CallBoards {
     Atomics.store(i32, at + NUMBER, number);
     Atomics.store(i32, (this.#boards[this.#rank]! + BEGUN.offset) >>> 2, number);
     for (const { peer, calls } of this.#neighbours) {
-      const there = calls + slot;
-      if (Atomics.load(i32, there + NUMBER) !== number) continue;
-      const signature = i32[there + SIGNATURE]! >>> 0;
-      const count = (i32[there + COUNT]! >>> 0) + i32[there + COUNT + 1]! * 2 ** 32;
-      if (signature !== call.signature || count !== call.count) {
-        return { own: call, peer, other: { signature, count } };
+      const other = this.#entry(calls, number);
+      if (other !== undefined && !isSame(call, other)) return { own: call, peer, other };
+    }
+    return undefined;
+  }
+
+  /** The operation of a number on a board whose calls begin at that word; undefined where it is not there. */
+  #entry(calls: number, number: number): CallRecord | undefined {
+    const i32 = this.#i32;
+    const at = calls + (number & (BOARD_CALLS - 1)) * WORDS;
+    if (Atomics.load(i32, at + NUMBER) !== number) return undefined;
+    const count = (i32[at + COUNT]! >>> 0) + i32[at + COUNT + 1]! * 2 ** 32;
+    return { signature: i32[at + SIGNATURE]! >>> 0, count };
+  }
+
+  /** Where this rank and another one, not only a neighbour, have called different things; the first that is known. */
+  findMismatch(): CallMismatch | undefined {
+    for (let back = BOARD_CALLS - 1; back >= 0; back--) {
+      const number = (this.#begun - back) | 0;
+      const own = this.#entry(this.#calls, number);
+      if (own === undefined || number === 0) continue;
+      for (const [peer, board] of this.#boards.entries()) {
+        if (board === undefined) continue;
+        const other = this.#entry(callsOf(board), number);
+        if (other !== undefined && !isSame(own, other)) return { own, peer, other };
       }
     }
     return undefined;

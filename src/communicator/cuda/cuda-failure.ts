@@ -42,7 +42,16 @@ export class CudaFailure {
       // The watchdog has kept the time limit while this thread was blocked.
       return this.timeout('a launch', this.#timeoutMs, calls.begun);
     }
-    return this.failWith(describeTrouble(trouble, rank));
+    return this.failWith(this.#described(trouble));
+  }
+
+  /** Others have noticed that calls differ: this rank may see how. */
+  #described(trouble: Trouble, detail?: string): TuttiError {
+    const { calls, rank } = this.#team;
+    const found = trouble.kind === 'mismatch' ? calls.findMismatch() : undefined;
+    return found === undefined
+      ? describeTrouble(trouble, rank, detail)
+      : describeCudaMismatch(rank, found).error;
   }
 
   /** Before a call that all ranks make: throws the failure, also that somebody has left who would not make it. */
@@ -65,7 +74,7 @@ export class CudaFailure {
 
   /** News from the others. */
   hear(trouble: Trouble, detail?: string): void {
-    this.failWith(describeTrouble(trouble, this.#team.rank, detail));
+    this.failWith(this.#described(trouble, detail));
   }
 
   /** The driver reports an error of work on the GPU: its context is of no more use. */

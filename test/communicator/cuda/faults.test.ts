@@ -6,6 +6,7 @@ import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
 import { CUDA } from '#src/device/cuda/cuda-error.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
 import { TuttiError } from '#src/errors/tutti-error.js';
+import { group } from '#src/index.js';
 import { FakeDriver, type FakeDriverOptions } from '../../device/cuda/fake-driver.js';
 import { codeOf, fakeGpus, fakeProcesses, fakePrograms } from './fake-gpus.js';
 
@@ -141,6 +142,18 @@ describe('calls', () => {
     expect(first!.message).toBe('allReduce: not done after 150 ms; rank 2 did not call it');
     expect(await codeOf(comms[2]!.allReduce(buffers[2]!, buffers[2]!))).toBe('remoteError');
     expect(await codeOf(comms[2]!.barrier())).toBe('remoteError');
+  });
+
+  it('that are messages say with whom they are, when the other side does not come', async () => {
+    const { comms } = await fakeGpus([0, 0, 0], { timeoutMs: 120 });
+    const buffer = comms[0]!.alloc(Float32Array, 10);
+    const done = group(() => {
+      void comms[0]!.send(buffer, 2);
+      void comms[0]!.recv(comms[0]!.alloc(Float32Array, 10), 1);
+    });
+    const { code, message } = await errorOf(done);
+    expect(code).toBe('timeout');
+    expect(message).toMatch(/^send to rank 2, recv from rank 1: not done after 120 ms; nobody is known/);
   });
 
   it('without a promise end with the time limit too', async () => {
@@ -395,7 +408,9 @@ describe('calls that differ', () => {
         /rank 1 calls allReduce of 6 int32, op prod, rank 0 calls allReduce of 6 int32, op min/,
       );
       await new Promise((resolve) => setTimeout(resolve, 60));
-      expect(() => operations[0]!.run()).toThrow('made different calls');
+      expect(() => operations[0]!.run()).toThrow(
+        /rank 0 calls allReduce of 6 int32, op min, rank 1 calls allReduce of 6 int32, op prod/,
+      );
     }
   });
 });
