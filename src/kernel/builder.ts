@@ -20,7 +20,7 @@
  */
 
 import { TuttiError } from '../errors/tutti-error.js';
-import type { ElementType, StepOp } from './element-types.js';
+import { canReduceInSwitch, type ElementType, type StepOp } from './element-types.js';
 import {
   type AtomicOp,
   type BinaryOp,
@@ -600,7 +600,7 @@ export class KernelBuilder {
     return new Value(this, target, memory);
   }
 
-  fence(order: 'acquire' | 'release' | 'both', scope: Scope = 'system'): void {
+  fence(order: 'acquire' | 'release' | 'both' | 'aliases', scope: Scope = 'system'): void {
     this.#emit({ kind: 'fence', order, scope, place: callerPlace() });
   }
 
@@ -653,6 +653,39 @@ export class KernelBuilder {
       active: active.operand,
       place: callerPlace(),
     });
+  }
+
+  // ---- multicast ----
+
+  #requireMulticast(): void {
+    if (!this.traits.singleThread) return;
+    throw new TuttiError('internalError', `the ${this.traits.name} target has no multicast addresses`);
+  }
+
+  /** The packets at all replicas of a multicast address, combined. Throws where no switch combines them. */
+  multicastLoad(address: Value<'ptr'>, type: ElementType, step: StepOp): Value<'packet'> {
+    this.#requireMulticast();
+    if (!canReduceInSwitch(type, step)) {
+      throw new TuttiError('internalError', `no switch combines ${type} with ${step}`);
+    }
+    const target = this.#register('packet');
+    const place = callerPlace();
+    this.#emit({ kind: 'multicastLoad', target, address: address.operand, type, step, place });
+    return new Value(this, target, 'packet');
+  }
+
+  /** Stores a packet to all replicas of a multicast address. */
+  multicastStore(address: Value<'ptr'>, value: Value<'packet'>): void {
+    this.#requireMulticast();
+    const place = callerPlace();
+    this.#emit({ kind: 'multicastStore', address: address.operand, value: value.operand, place });
+  }
+
+  /** Adds to all replicas of a u32 at a multicast address, with release order. */
+  multicastAdd(address: Value<'ptr'>, value: Input<'u32'>): void {
+    this.#requireMulticast();
+    const amount = this.input('u32', value).operand;
+    this.#emit({ kind: 'multicastAdd', address: address.operand, value: amount, place: callerPlace() });
   }
 
   // ---- structs ----

@@ -48,3 +48,14 @@ export type StepOp = 'sum' | 'prod' | 'min' | 'max';
 export function elementType(type: ElementType): ElementTypeInfo {
   return ELEMENT_TYPES[type];
 }
+
+/**
+ * Whether switches between GPUs combine elements of a type so (`multimem.ld_reduce`, capability 9.0): sums of floats and
+ * of integers of 4 and 8 bytes; least and greatest of those integers and of 16-bit floats.
+ */
+export function canReduceInSwitch(type: ElementType, step: StepOp): boolean {
+  const { kind, size } = ELEMENT_TYPES[type];
+  if (step === 'prod' || size === 1) return false;
+  if (step === 'sum') return true;
+  return kind === 'float' ? size === 2 : true;
+}

@@ -240,7 +240,8 @@ export type Statement =
     })
   | (Located & {
       readonly kind: 'fence';
-      readonly order: 'acquire' | 'release' | 'both';
+      /** `aliases`: also between accesses through different addresses of the same memory (multicast). */
+      readonly order: 'acquire' | 'release' | 'both' | 'aliases';
       readonly scope: Scope;
     })
   /** Named barrier over `threads` threads of the block (all of them when absent). */
@@ -278,6 +279,24 @@ export type Statement =
    * that, and must not touch memory but its descriptor until then. `release`: the next launch may begin.
    */
   | (Located & { readonly kind: 'launchOrder'; readonly mode: 'await' | 'release' })
+  /**
+   * Multicast addresses (GPUs of capability 9.0 and up whose memory a switch joins): an address stands for one replica in
+   * the memory of each GPU of a group. No other statement may use such an address.
+   *
+   * The packets of all replicas, combined by the switch in no particular order; sums of 16-bit floats are rounded once.
+   * Relaxed, system scope.
+   */
+  | (Located & {
+      readonly kind: 'multicastLoad';
+      readonly target: Register;
+      readonly address: Operand;
+      readonly type: ElementType;
+      readonly step: StepOp;
+    })
+  /** The packet to all replicas. Relaxed, system scope. */
+  | (Located & { readonly kind: 'multicastStore'; readonly address: Operand; readonly value: Operand })
+  /** Adds a u32 to every replica. Release, system scope. */
+  | (Located & { readonly kind: 'multicastAdd'; readonly address: Operand; readonly value: Operand })
   /** Wakes whoever sleeps on the doorbell at the address (host only; nothing on a GPU). */
   | (Located & { readonly kind: 'wake'; readonly address: Operand })
   /** Exchange within a warp of 32 threads: value of lane `lane` (u32). A single-thread target returns the value. */

@@ -173,6 +173,18 @@ class Printer {
       case 'warpBarrier':
         this.#line('warpBarrier', place);
         break;
+      case 'multicastLoad':
+        this.#line(
+          `${defined(s.target)} = multicastLoad ${s.step} ${s.type} ${address(s.address, 0)}`,
+          place,
+        );
+        break;
+      case 'multicastStore':
+        this.#line(`multicastStore ${address(s.address, 0)}, ${operand(s.value)}`, place);
+        break;
+      case 'multicastAdd':
+        this.#line(`multicastAdd ${address(s.address, 0)}, ${operand(s.value)}`, place);
+        break;
       case 'if':
         this.#line(`if ${operand(s.condition)} {`, place);
         this.#nested(s.taken);

@@ -270,6 +270,31 @@ class Compiler {
         this.#line(`${this.#name(s.target)}=t.result;`);
         return;
       }
+      case 'multicastLoad': {
+        const site = this.#site('multicast load', s);
+        const target = this.#name(s.target);
+        this.#line(`${site}${PAY}P.replicas.length=0;`);
+        this.#line(
+          `for(e of m.replicas(t,${this.#operand(s.address)},16)){o=m.readWeak(t,e,16,16);` +
+            `P.replicas.push(P.packetAt(m.view,o));}`,
+        );
+        this.#line(`${target}=P.reduceReplicas('${s.type}','${s.step}',P.replicas);`);
+        return;
+      }
+      case 'multicastStore': {
+        const site = this.#site('multicast store', s);
+        const value = this.#operand(s.value);
+        this.#line(`${site}${PAY}for(e of m.replicas(t,${this.#operand(s.address)},16)){`);
+        this.#line(`o=m.writeWeak(t,e,16,16);P.setPacketAt(m.view,o,${value});}`);
+        return;
+      }
+      case 'multicastAdd': {
+        const site = this.#site('multicast add', s);
+        const value = this.#operand(s.value);
+        this.#line(`${site}${PAY}for(e of m.replicas(t,${this.#operand(s.address)},4))`);
+        this.#line(`m.atomic32(t,e,'add',${value},${SCOPE_LEVEL.system});`);
+        return;
+      }
       case 'storeLine': {
         const site = this.#site('store of a line', s);
         const operands = [s.address, s.value, s.active].map((operand) => this.#operand(operand));

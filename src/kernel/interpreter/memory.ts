@@ -69,12 +69,26 @@ export class Memory {
     return `${region.name}+0x${(address - region.base).toString(16)}`;
   }
 
+  /** Addresses of the replicas that a multicast address stands for. */
+  replicas(t: Thread, address: number, bytes: number): readonly number[] {
+    this.#aligned(t, address, bytes);
+    const region = this.regions[Math.floor(address / REGION_SPAN)];
+    const at = address - (region?.base ?? 0);
+    if (region?.replicas === undefined || at + bytes > region.bytes) {
+      this.#fault(t, 'outOfBounds', `${bytes} bytes at ${this.describe(address)}, no multicast address`);
+    }
+    return region.replicas.map((base) => base + at);
+  }
+
   #locate(t: Thread, address: number, bytes: number, store: boolean): Region {
     this.steps++;
     const region = this.regions[Math.floor(address / REGION_SPAN)];
     if (region === undefined || address - region.base + bytes > region.bytes) {
       const end = region === undefined ? '' : `; ${region.name} has ${region.bytes} bytes`;
       this.#fault(t, 'outOfBounds', `${bytes} bytes at ${this.describe(address)}${end}`);
+    }
+    if (region.replicas !== undefined) {
+      this.#fault(t, 'forbidden', `an ordinary access to the multicast address ${this.describe(address)}`);
     }
     if (region.private && region.owner !== t.rank) {
       this.#fault(t, 'forbidden', `${this.describe(address)} is private to rank ${region.owner}`);

@@ -159,6 +159,22 @@ export function narrowLanes(type: NarrowFloat, parts: readonly Packet[]): Packet
   return result();
 }
 
+/** Packets of a multicast load, collected one by one; programs are compiled to code that has no lists of its own. */
+export const replicas: Packet[] = [];
+
+/** What a switch makes of the packets at all replicas: sums of 16-bit floats in float32, rounded once. */
+export function reduceReplicas(type: ElementType, step: StepOp, packets: readonly Packet[]): Packet {
+  if (step !== 'sum' || (type !== 'float16' && type !== 'bfloat16')) {
+    return packets.reduce((sum, packet) => reduceLanes(type, step, sum, packet));
+  }
+  const parts = [0, 1].map((part) =>
+    packets
+      .map((packet) => widenLanes(type, packet, part))
+      .reduce((sum, packet) => reduceLanes('float32', 'sum', sum, packet)),
+  );
+  return narrowLanes(type, parts);
+}
+
 /** Integer lanes divided by a positive number, truncating toward zero. */
 export function divideLanes(type: ElementType, packet: Packet, divisor: bigint): Packet {
   put(0, packet);

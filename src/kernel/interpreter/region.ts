@@ -21,6 +21,8 @@ export interface RegionOptions {
   readOnly?: boolean;
   /** Only the owner's programs may touch it, as an unregistered user buffer of another process. */
   private?: boolean;
+  /** Stands for these addresses, in as many memories: only multicast statements may use it. */
+  replicas?: readonly number[];
 }
 
 export class Region {
@@ -33,6 +35,7 @@ export class Region {
   readonly histories = new Map<number, History>();
   readonly readOnly: boolean;
   readonly private: boolean;
+  readonly replicas: readonly number[] | undefined;
 
   constructor(
     readonly id: number,
@@ -49,6 +52,7 @@ export class Region {
     this.readers = new Uint32Array(padded);
     this.readOnly = options.readOnly ?? false;
     this.private = options.private ?? false;
+    this.replicas = options.replicas;
     if (options.zeroed) this.flags.fill(STORED, 0, bytes);
   }
 

@@ -42,6 +42,9 @@ const NANOSLEEP_VERSION: PtxVersion = 63;
 /** Parameters of every entry function, in this order. */
 export const PARAMETERS = ['descriptor', 'abort', 'status'] as const;
 
+/** `fence.proxy.alias`. */
+const ALIAS_FENCE_VERSION: PtxVersion = 75;
+
 /** Where launches of a stream may overlap: `griddepcontrol`. */
 const LAUNCH_ORDER_CAPABILITY = 90;
 const LAUNCH_ORDER_VERSION: PtxVersion = 78;
@@ -351,6 +354,10 @@ class FunctionCompiler {
         break;
       }
       case 'fence':
+        if (s.order === 'aliases') {
+          code.need(ALIAS_FENCE_VERSION);
+          code.op('fence.proxy.alias');
+        }
         // The one-sided fences are newer than sm_70 and no faster.
         code.op(`fence.acq_rel.${memory.SCOPES[s.scope]}`);
         break;
@@ -388,6 +395,15 @@ class FunctionCompiler {
         break;
       case 'storeLine':
         this.#storeLine(s);
+        break;
+      case 'multicastLoad':
+        this.#define(s.target.id, memory.multicastLoad(code, s.type, s.step, this.#register(s.address)));
+        break;
+      case 'multicastStore':
+        memory.multicastStore(code, this.#register(s.address), this.#wordsOf(s.value));
+        break;
+      case 'multicastAdd':
+        memory.multicastAdd(code, this.#register(s.address), this.#register(s.value));
         break;
       case 'vote': {
         const value = this.#register(s.value);

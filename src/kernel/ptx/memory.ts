@@ -9,6 +9,7 @@
  */
 
 import { TuttiError } from '../../errors/tutti-error.js';
+import { ELEMENT_TYPES, type ElementType, type StepOp } from '../element-types.js';
 import {
   type AtomicOp,
   type CacheHint,
@@ -365,6 +366,62 @@ export function copy(code: Code, to: string, from: string, bytes: string): void 
   rounds(4, 1);
   code.place(noWords);
   rounds(1, 1);
+}
+
+// ---- multicast ----
+
+/** Language versions: multimem instructions; sums of 16-bit floats in 32 bits. */
+const MULTIMEM_VERSION = 81;
+const WIDE_SUM_VERSION = 82;
+const MULTIMEM_CAPABILITY = 90;
+
+function requireMulticast(code: Code): void {
+  code.need(MULTIMEM_VERSION);
+  if (code.capability >= MULTIMEM_CAPABILITY) return;
+  throw new TuttiError(
+    'invalidArgument',
+    `multicast addresses need sm_${MULTIMEM_CAPABILITY} or newer, not sm_${code.capability}`,
+  );
+}
+
+const IN_SWITCH: Readonly<Record<StepOp, string>> = { sum: 'add', min: 'min', max: 'max', prod: 'mul' };
+
+/** What a switch makes of the packets at all replicas, in fresh registers. */
+export function multicastLoad(code: Code, type: ElementType, step: StepOp, base: string): Words {
+  requireMulticast(code);
+  const op = `multimem.ld_reduce.relaxed.sys.global.${IN_SWITCH[step]}`;
+  const { kind, size } = ELEMENT_TYPES[type];
+  if (type === 'float32') {
+    const lanes = Array.from({ length: 4 }, () => code.register('f32'));
+    code.op(`${op}.v4.f32`, text(lanes), bracket({ base, offset: 0 }));
+    return lanes.map((lane) => code.result('b32', 'mov.b32', lane));
+  }
+  if (kind === 'float' && size === 2) {
+    const words = registersFor(code, 'packet');
+    if (step === 'sum') code.need(WIDE_SUM_VERSION);
+    const form = `${step === 'sum' ? '.acc::f32' : ''}.v4.${type === 'float16' ? 'f16x2' : 'bf16x2'}`;
+    code.op(`${op}${form}`, text(words), bracket({ base, offset: 0 }));
+    return words;
+  }
+  // Others have no vectors. Signs make no difference to a sum, whose 8-byte form is unsigned.
+  const letter = kind === 'float' ? 'f' : kind === 'signed' && !(step === 'sum' && size === 8) ? 's' : 'u';
+  return Array.from({ length: 16 / size }, (_, i) => {
+    const address = bracket({ base, offset: i * size });
+    if (size === 4) return [code.result('b32', `${op}.${letter}32`, address)];
+    const wide = code.result(letter === 'f' ? 'f64' : 'b64', `${op}.${letter}64`, address);
+    return splitWords(code, letter === 'f' ? code.result('b64', 'mov.b64', wide) : wide);
+  }).flat();
+}
+
+/** The four words to all replicas, as 16-bit floats, of which a store needs to know nothing but the width. */
+export function multicastStore(code: Code, base: string, value: Words): void {
+  requireMulticast(code);
+  code.op('multimem.st.relaxed.sys.global.v4.f16x2', bracket({ base, offset: 0 }), text(value));
+}
+
+export function multicastAdd(code: Code, base: string, value: string): void {
+  requireMulticast(code);
+  code.op('multimem.red.release.sys.global.add.u32', bracket({ base, offset: 0 }), value);
 }
 
 // ---- read-modify-write ----

@@ -85,7 +85,11 @@ function operandsOf(s: Statement): readonly Operand[] {
     case 'copy':
       return [s.to, s.from, s.bytes];
     case 'atomic':
+    case 'multicastStore':
+    case 'multicastAdd':
       return [s.address, s.value];
+    case 'multicastLoad':
+      return [s.address];
     case 'compareExchange':
       return [s.address, s.expected, s.value];
     case 'if':
@@ -332,6 +336,10 @@ class Lowering {
         // A warp of one thread: the value of any lane, and of all lanes together, is the thread's own.
         this.#copy(list, index, s.target, s.value, place);
         return;
+      case 'multicastLoad':
+      case 'multicastStore':
+      case 'multicastAdd':
+        throw new TuttiError('internalError', 'the wasm target has no multicast addresses');
       case 'storeLine':
         throw new TuttiError('internalError', 'the wasm target has no warps that store lines of 128 bytes');
       case 'load': {

@@ -11,7 +11,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Program } from '#src/kernel/ir.js';
 import { compilePtx, type PtxArchitecture, type PtxOptions } from '#src/kernel/ptx/compile.js';
 import { randomProgram } from '../wasm/random-program.js';
-import { gpuPrograms, reducingPrograms, shippedPrograms } from './shipped.js';
+import {
+  connectorPrograms,
+  gpuPrograms,
+  multicastPrograms,
+  reducingPrograms,
+  shippedPrograms,
+} from './shipped.js';
 
 const found = spawnSync('ptxas', ['--version'], { encoding: 'utf8' });
 const missing = found.error !== undefined || found.status !== 0;
@@ -101,6 +107,28 @@ describe.skipIf(missing)('ptxas', { timeout: SLOW_MS }, () => {
       }
     },
   );
+
+  it.each([
+    ['sm_70', 3, false],
+    ['sm_75', 3, false],
+    ['sm_80', 8, false],
+    ['sm_90', 8, true],
+    ['sm_100', 2, false],
+  ] as const)(
+    'assembles rings, trees and PAT for %s and %d ranks without spilling registers',
+    (arch, ranks, all) => {
+      const programs = connectorPrograms(ranks, all);
+      expect(programs).toHaveLength(all ? 18 : 6);
+      const list = programs.map(({ program }) => program);
+      expect(new Set(assemble(list, arch, programs[0]!.options))).toEqual(new Set([NOTHING_SPILLED]));
+    },
+  );
+
+  it.each(['sm_90', 'sm_100'] as const)('assembles programs over multicast addresses for %s', (arch) => {
+    const programs = multicastPrograms();
+    expect(programs.length).toBeGreaterThan(20);
+    expect(new Set(assemble(programs, arch))).toEqual(new Set([NOTHING_SPILLED]));
+  });
 
   // Only these are compiled differently for other architectures.
   it.each(['sm_70', 'sm_89'] as const)('assembles reductions of narrow floats for %s', (arch) => {

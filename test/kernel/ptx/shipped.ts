@@ -1,8 +1,10 @@
 /** Every shipped program, with a name of its own, and the reducing programs of every type and operator. */
 import { COLLECTIVES, type Collective } from '#src/collectives/control-block.js';
+import { type AreaSizes, GPU_AREA } from '#src/collectives/gpu/area.js';
 import { GPU_COLLECTIVES, type GpuShape, type GpuTeam } from '#src/collectives/gpu/call.js';
 import { type GpuLaunch, gpuLaunch, launchOf } from '#src/collectives/gpu/launch.js';
 import { gpuMessages } from '#src/collectives/gpu/message-launch.js';
+import { multicast } from '#src/collectives/gpu/multicast.js';
 import {
   ALGORITHMS,
   buildProgram,
@@ -11,9 +13,11 @@ import {
   protocolsOf,
   supports,
 } from '#src/collectives/registry.js';
-import { ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import { canReduceInSwitch, ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
 import type { Program } from '#src/kernel/ir.js';
 import { ptxTraits } from '#src/kernel/ptx/traits.js';
+import { connectorLaunch } from '#src/planning/gpu-connector-plan.js';
+import { GPU_PROTOCOLS } from '#src/tuning/gpu-selection.js';
 
 function named(requests: Iterable<ProgramRequest>): Program[] {
   const programs = new Map<string, Program>();
@@ -81,4 +85,58 @@ export function gpuPrograms(
   add(gpuLaunch(team, { collective: 'barrier', type, count: 0 }));
   add(gpuMessages(team, 0, [{ kind: 'send', peer: 1, bytes: 8, address: 0 }])[0]!);
   return programs;
+}
+
+const CONNECTORS: AreaSizes = {
+  ...GPU_AREA,
+  connectors: { channels: { Ring: 32, Tree: 24, PAT: 24 }, llSlot: 32768, simpleSlot: 131072 },
+};
+
+/** Programs over connections; `all`: every collective, otherwise all-reduce alone. */
+export function connectorPrograms(ranks: number, all: boolean): GpuProgram[] {
+  const team: GpuTeam = {
+    ranks,
+    multiprocessors: 132,
+    ranksPerDevice: 1,
+    addressing: 'plain',
+    wholeLines: true,
+  };
+  const ways = (['Ring', 'Tree', 'PAT'] as const).flatMap((algorithm) =>
+    (Object.keys(COLLECTIVES) as Collective[])
+      .filter((collective) => supports(algorithm, collective) && (all || collective === 'allReduce'))
+      .flatMap((collective) =>
+        // Trees of much data go up and down in different blocks.
+        (algorithm === 'Tree' ? [1024, 1 << 26] : [1024]).flatMap((count) =>
+          GPU_PROTOCOLS[algorithm].map((protocol) => ({ algorithm, collective, count, protocol })),
+        ),
+      ),
+  );
+  return ways.flatMap(({ collective, count, algorithm, protocol }, i): GpuProgram[] => {
+    if (protocol === 'LL128') return [];
+    const call = { collective, type: 'float32', op: 'sum', count } as const;
+    const launch = connectorLaunch(team, call, { algorithm, protocol }, CONNECTORS, 1);
+    const name = `c${i}_${launch.key.replaceAll(/[^A-Za-z0-9]+/g, '_')}`;
+    return [{ program: { ...launch.build(ptxTraits()), name }, options: launch.compile }];
+  });
+}
+
+/** Programs over multicast addresses, of all types that switches combine. */
+export function multicastPrograms(): Program[] {
+  const copies = (['allGather', 'broadcast'] as const).map((collective) => ({
+    collective,
+    reduction: { type: 'uint8', op: 'sum' } as const,
+  }));
+  const reductions = ELEMENT_TYPE_NAMES.flatMap((type) =>
+    (['sum', 'min', 'max'] as const)
+      .filter((op) => canReduceInSwitch(type, op))
+      .map((op) => ({
+        collective: op === 'sum' ? ('allReduce' as const) : ('reduce' as const),
+        reduction: { type, op },
+      })),
+  );
+  const scatter = { collective: 'reduceScatter', reduction: { type: 'float32', op: 'sum' } } as const;
+  return [...copies, ...reductions, scatter].map((parameters, i) => {
+    const { type, op } = parameters.reduction;
+    return { ...multicast(ptxTraits(), parameters), name: `n${i}_${parameters.collective}_${type}_${op}` };
+  });
 }
