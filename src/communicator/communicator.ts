@@ -11,11 +11,9 @@
 
 import { Bootstrap } from '../bootstrap/bootstrap.js';
 import { MAX_DIRECT_RANKS, PeerTable } from '../collectives/control-block.js';
-import { isDirect } from '../collectives/registry.js';
 import type { TypedArrayConstructor } from '../device/host/host-device.js';
 import { HostDevice } from '../device/host/host-device.js';
 import { TuttiError } from '../errors/tutti-error.js';
-import { messageStreams } from '../planning/message-plan.js';
 import { coreCount } from '../system/core-count.js';
 import { HostSelector } from '../tuning/host/selector.js';
 import { type HostChoices, NO_CHOICES } from '../tuning/host-choices.js';
@@ -28,7 +26,8 @@ import {
   type SameClass,
 } from './buffers.js';
 import { CallBoard } from './call-board.js';
-import type { CallOptions, CheckedCallOf } from './call-check.js';
+import type { CallOptions } from './call-check.js';
+import { type AnyCall, CallPlans } from './call-plans.js';
 import { Comparison } from './comparison.js';
 import { ConnectionPools } from './connection-pools.js';
 import { createLocalCudaCommunicators } from './cuda/create-local.js';
@@ -38,15 +37,14 @@ import { joinOnGpu } from './cuda/join.js';
 import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
 import { Gate } from './gate.js';
-import { type MessageCollective, messagesOf } from './gather-scatter.js';
+import type { MessageCollective } from './gather-scatter.js';
 import { failGroup, type GroupMember, isGroupOpen, joinGroup, recordGroup } from './group.js';
 import { readHostModel } from './host-constants-file.js';
 import { checkKnownOptions } from './known-options.js';
 import { createLocalTeams } from './local-team.js';
-import { copyAlone, exchangeAlone } from './lone-rank.js';
-import { factsOf, type Message, MessageBatch, type RootedCall } from './message-batch.js';
+import type { Message } from './message-batch.js';
 import { MessagePool } from './message-pool.js';
-import { Operation, STAGE_BYTES } from './operation.js';
+import { STAGE_BYTES } from './operation.js';
 import type { OperationContext } from './operation-context.js';
 import { OperationQueue } from './operation-queue.js';
 import { PendingGroup } from './pending-group.js';
@@ -124,15 +122,6 @@ export interface Preparations extends Collectives<PreparedOperation>, MessageCal
   group(record: () => void): PreparedOperation;
 }
 
-/** A checked call: an operation of its own, or messages. */
-type AnyCall = CheckedCall | CheckedCallOf<Buffer, MessageCollective>;
-
-function isMadeOfMessages(call: AnyCall): call is CheckedCallOf<Buffer, MessageCollective> {
-  return call.collective === 'gather' || call.collective === 'scatter';
-}
-
-const ONE_RANK = 'one rank: a copy';
-
 /** Ranks of one process: each takes a thread. */
 const MAX_LOCAL_RANKS = 512;
 
@@ -169,6 +158,7 @@ export class Communicator implements AsyncDisposable {
   readonly #team: Team;
   readonly #engine: Engine;
   readonly #context: OperationContext;
+  readonly #plans: CallPlans;
   readonly #peerTable: number;
   readonly #stage: SharedStage;
   readonly #arrays: ArrayBufferView[] = [];
@@ -225,6 +215,7 @@ export class Communicator implements AsyncDisposable {
       messages: new MessagePool(team),
       selector: selectorFor(team, settings, settings.choices),
     };
+    this.#plans = new CallPlans(this.#context);
     const comparison = new Comparison(team, this.#engine, this.#failure, settings.check);
     this.#board = new CallBoard(team, this.#failure);
     this.#queue = new OperationQueue(rank, this.#engine, this.#failure, comparison, this.#gate, this.#board);
@@ -477,7 +468,7 @@ export class Communicator implements AsyncDisposable {
       const call = this.#check('allReduce', [cell, cell]) as CheckedCall;
       // Whatever algorithms the user allows for all-reduces.
       const selector = selectorFor(this.#team, this.#context.settings, NO_CHOICES);
-      this.#tick = this.#keep(this.#planCall(call, 'pieces', { ...this.#context, selector }));
+      this.#tick = this.#keep(this.#plans.ofCall(call, 'pieces', { ...this.#context, selector }));
     }
     this.#tick.run();
   }
@@ -535,32 +526,6 @@ export class Communicator implements AsyncDisposable {
     return this.#team.sharesThread ? 'whole' : 'pieces';
   }
 
-  #planCall(call: AnyCall, form: StagingForm, context = this.#context): Plan {
-    const { collective: name, send, recv } = call;
-    if (isMadeOfMessages(call)) {
-      return this.#planMessages(messagesOf(call, { rank: this.rank, size: this.size }), form, call);
-    }
-    const arrays = [send, recv];
-    const alone = () => copyAlone(call);
-    if (this.size === 1) return { name, arrays, work: null, alone, explanation: ONE_RANK };
-    const work = this.#plan(name, () => new Operation(context, call, form));
-    const { algorithm, protocol, reason } = work.selection;
-    const explanation = `${algorithm}${isDirect(algorithm) ? '' : ` ${protocol}`}: ${reason}`;
-    return { name, arrays, work, alone, explanation };
-  }
-
-  #planMessages(messages: readonly Message[], form: StagingForm, call?: RootedCall): Plan {
-    const arrays = messages.map(({ buffer }) => buffer);
-    const alone = () => exchangeAlone(messages);
-    const name = call?.collective ?? (messages.length === 1 ? messages[0]!.kind : 'group');
-    if (this.size === 1) {
-      this.#plan(name, () => messageStreams(0, messages.map(factsOf)));
-      return { name, arrays, work: null, alone, explanation: ONE_RANK };
-    }
-    const work = this.#plan(name, () => new MessageBatch(this.#context, messages, form, call));
-    return { name, arrays, work, alone, explanation: work.explanation };
-  }
-
   #keep(plan: Plan): Prepared {
     const prepared = new Prepared(this.#runner, plan);
     this.#prepared.add(prepared);
@@ -568,11 +533,11 @@ export class Communicator implements AsyncDisposable {
   }
 
   #prepareCall(name: CallName, args: Arguments): Prepared {
-    return this.#keep(this.#planCall(this.#check(name, args), this.#form));
+    return this.#keep(this.#plans.ofCall(this.#check(name, args), this.#form));
   }
 
   #prepareMessages(messages: readonly Message[]): Prepared {
-    return this.#keep(this.#planMessages(messages, this.#form));
+    return this.#keep(this.#plans.ofMessages(messages, this.#form));
   }
 
   #prepareGroup(record: () => void): Prepared {
@@ -593,16 +558,6 @@ export class Communicator implements AsyncDisposable {
       return this.#prepareMessages(pending.messages);
     } finally {
       for (const member of recorded) member.discardGroup();
-    }
-  }
-
-  /** Has an error of planning say which call it was. */
-  #plan<T>(name: string, make: () => T): T {
-    try {
-      return make();
-    } catch (error) {
-      if (!TuttiError.is(error)) throw error;
-      throw new TuttiError(error.code, `${name}: ${error.message}`, { rank: this.rank, cause: error });
     }
   }
 
@@ -656,8 +611,8 @@ export class Communicator implements AsyncDisposable {
       const call = this.#check(name, args);
       return (group) =>
         group === undefined
-          ? this.#submit(this.#orTell(() => this.#planCall(call, 'whole')))
-          : group.add((form) => this.#planCall(call, form));
+          ? this.#submit(this.#orTell(() => this.#plans.ofCall(call, 'whole')))
+          : group.add((form) => this.#plans.ofCall(call, form));
     });
   }
 
@@ -666,8 +621,8 @@ export class Communicator implements AsyncDisposable {
       const message = this.#checkMessage(kind, buffer, peer);
       return (group) =>
         group === undefined
-          ? this.#submit(this.#orTell(() => this.#planMessages([message], 'whole')))
-          : group.addMessage(message, (messages, form) => this.#planMessages(messages, form));
+          ? this.#submit(this.#orTell(() => this.#plans.ofMessages([message], 'whole')))
+          : group.addMessage(message, (messages, form) => this.#plans.ofMessages(messages, form));
     });
   }
 
@@ -716,7 +671,7 @@ export class Communicator implements AsyncDisposable {
     check: (name) => this.#checkUsable(name),
     refuseBlocking: (name) => refuseBlocking(this.#team, name),
     inline: (operation) =>
-      this.#orTell(() => this.#plan(operation.name, () => this.#engine.inline(operation.program))),
+      this.#orTell(() => this.#plans.named(operation.name, () => this.#engine.inline(operation.program))),
     shortcut: (operation) =>
       this.#queue.isPlain(operation)
         ? { gate: this.#gate, engine: this.#engine, board: this.#board }
