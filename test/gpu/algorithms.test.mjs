@@ -6,12 +6,12 @@ import { createLocalCommunicators, cuda } from '#src/index.js';
 import { exactCase, describe as inWords, runCase, ways } from './cases.mjs';
 import { randomFrom, SEED } from './random.mjs';
 
-const CASES = Number(process.env.TUTTI_GPU_CASES ?? 40);
+const CASES = Number(process.env.TUTTI_GPU_CASES ?? 25);
 const { deviceCount } = new CudaDriver();
 
 const TEAMS = [
   [0, 0],
-  [0, 0, 0],
+  [0, 0, 0, 0, 0],
 ];
 if (deviceCount > 1) TEAMS.push([0, 1], [0, 1, 1, 0, 0]);
 
@@ -39,7 +39,7 @@ for (const [number, team] of TEAMS.entries()) {
         );
         try {
           for (let k = 0; k < CASES; k++) {
-            const most = k % 20 === 3 ? 3_000_000 : k % 5 === 0 ? 100_000 : 3000;
+            const most = k % 12 === 3 ? 400_000 : k % 5 === 0 ? 30_000 : 3000;
             const one = exactCase(random, team.length, most, which);
             const how = ways[random.pick(['awaited', 'prepared', 'graphed'])];
             const wrong = await runCase(comms, one, how);
