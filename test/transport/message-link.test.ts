@@ -172,6 +172,16 @@ describe('message links', () => {
     expect(end.troubles).toEqual([['lost', expect.stringMatching(/ended without a goodbye|failed/)]]);
   });
 
+  it('tell of a peer that was gone before anybody asked for it', async () => {
+    const { opened, accepted } = await connected();
+    opened.socket.destroy();
+    accepted.socket.resume();
+    await eventually(() => accepted.socket.closed);
+    const end = new TestEnd(accepted, false);
+    await eventually(() => end.troubles.length > 0);
+    expect(end.troubles[0]![0]).toBe('lost');
+  });
+
   const data = (number: number, bytes: number) => encodeLinkFrame('data', 0, bytes, bytes, number);
   it.each([
     ['a fragment out of turn', data(2, 0), /it sent fragment 2, 1 was due/],

@@ -44,9 +44,12 @@ export class MessageLink {
     socket.on('error', (error) => {
       reason = `its connection for messages failed: ${error.message}`;
     });
-    socket.once('close', () => {
+    const onClose = () => {
       if (!this.#isEnding) this.#options.onTrouble('lost', reason);
-    });
+    };
+    // One that waited for this rank may have been closed meanwhile.
+    if (socket.closed) queueMicrotask(onClose);
+    else socket.once('close', onClose);
     link.start(new FrameReader(this.#sink), (error) => {
       this.#isEnding = true;
       this.#options.onTrouble('corrupt', error instanceof Error ? error.message : String(error));
