@@ -57,5 +57,11 @@ it('refuses wrong peers, ordinary arrays and asynchronous groups', async () => {
   expect(await codeOf(comm!.recv(new Float32Array(4) as never, 1))).toBe('invalidArgument');
   expect(await codeOf(group((async () => {}) as () => void))).toBe('invalidUsage');
   expect(await codeOf(comm!.send(buffer, 0))).toBe('invalidUsage');
+  // One wrong call keeps all of its group from being submitted: the right ones would wait for ever.
+  const wrong = group(() => {
+    void comm!.send(buffer, 1);
+    void comm!.recv(buffer, 7);
+  });
+  expect(await codeOf(wrong)).toBe('invalidArgument');
   await Promise.all(comms.map((one) => one.allReduce(one.alloc(Int8Array, 3), one.alloc(Int8Array, 3))));
 });
