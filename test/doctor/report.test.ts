@@ -29,8 +29,33 @@ describe('the report', () => {
   it('calls healthy only what says something about a job', async () => {
     expect(await report([['ok.log', INFO]])).toMatch(/^healthy: /);
     expect(await report([['gpus.txt', 'GPU 0: NVIDIA L4 (UUID: GPU-7)\n']])).toMatch(
-      /^nothing to judge of a job/,
+      /^nothing says how a job went .*so no verdict on one/,
     );
+  });
+
+  it('tells what stands in a dump, with the line of the program that called, where the line is all of it', async () => {
+    const frames = [
+      { name: 'all_reduce', filename: '/x/site-packages/torch/distributed/c10d.py', line: 2501 },
+      { name: 'step', filename: '/home/a/train.py', line: 211 },
+    ];
+    const dump = (rank: number, last: string): readonly [string, string] => [
+      `trace_${rank}`,
+      JSON.stringify({
+        entries: [1, 2].map((seq) => ({
+          ...(rank === 2 ? {} : { frames }),
+          collective_seq_id: seq,
+          process_group: ['0', 'dp'],
+          profiling_name: 'nccl:all_reduce',
+          state: seq === 1 ? 'completed' : last,
+        })),
+      }),
+    ];
+    const text = await report([dump(0, 'started'), dump(1, 'started'), dump(2, 'scheduled')], 200);
+    expect(text).toContain(
+      'trace_0:1  rank 0, group 0 dp, all_reduce 2: started, called from train.py:211 (step)\n',
+    );
+    expect(text).not.toContain('site-packages');
+    expect(text).not.toContain('{"');
   });
 
   it('keeps the message of a long line on a terminal, and all of it elsewhere', async () => {

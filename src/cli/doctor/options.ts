@@ -9,19 +9,20 @@ export const DOCTOR_USAGE = `Usage: tutti doctor FILE... | FOLDER [--json] [--nu
 
 Says what is wrong with a job of NCCL, on which evidence, and what repairs it, from the files that are at hand: logs
 (NCCL_DEBUG=INFO) of any ranks, tables or JSON of nccl-tests, RAS status, dumps of flight recorders (JSON), topology and
-graph files, and output of nvidia-smi (topo -m, nvlink -s, -L), lspci -vvv, show_gids, ibstatus, ethtool -S, df, ip, ss,
+graph files, and output of nvidia-smi (topo -m, nvlink -s, -L), lspci -vvv, show_gids, ibstat, ibstatus, ethtool -S, df, ip, ss,
 sysctl, ulimit, lsmod, dmesg, ib_write_bw. The kind of a file is recognised by its content; gzip and tar are unpacked;
 '-' is the standard input.
 
   --json     verdicts, expected numbers and the model of the job as JSON
   --numbers  beside each measured size, what NCCL expected of it (tuning tables in the log, or a topology file)
   --live     checks this machine instead of files (shared memory, limits, ports, interfaces, adapters, cores), and
-             whether other hosts can be reached; nothing is changed
+             whether other hosts can be reached: one TCP connection to port 1, where an answer or a refusal within two
+             seconds shows that the host is there, not that NCCL's ports are open; nothing is changed
   --help     this text
 
 Lines of evidence are cut to the width of a terminal (COLUMNS), and whole where the output goes elsewhere.
 
-Exit status: 0 healthy, 1 findings, 2 no findings, but a file could not be read, or one that was named was not
+Exit status: 0 no fault found, 1 findings, 2 no findings, but a file could not be read, or one that was named was not
 understood (in folders, such files are only listed), or wrong use.
 `;
 

@@ -6,6 +6,7 @@ import type { Job } from '../../doctor/model/job.js';
 import type { Place } from '../../doctor/model/place.js';
 import { LineSplitter } from '../../doctor/read/line-splitter.js';
 import { readJob, type Source } from '../../doctor/read/read-job.js';
+import { unwrapped } from '../../doctor/read/wrapped-lines.js';
 import { jsonReport } from '../../doctor/report/json.js';
 import { numberLines } from '../../doctor/report/numbers.js';
 import { textReport } from '../../doctor/report/text.js';
@@ -138,7 +139,7 @@ async function linesOf(text: Source['text'], wanted: ReadonlySet<number>): Promi
   let number = 0;
   const splitter = new LineSplitter((line) => {
     number++;
-    if (wanted.has(number)) found.set(number, line.slice(0, MAX_LINE_SHOWN));
+    if (wanted.has(number)) found.set(number, (unwrapped(line) ?? line).slice(0, MAX_LINE_SHOWN));
   });
   let length = 0;
   try {

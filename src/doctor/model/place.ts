@@ -6,6 +6,8 @@ export interface Place {
   readonly file: string;
   /** From 1. */
   readonly line: number;
+  /** What stands there in words, where the line itself is of no use to readers, as in JSON without line ends. */
+  readonly text?: string;
 }
 
 /** A value and the line that states it. */
@@ -18,7 +20,7 @@ export interface Stated<T> {
 export function distinctPlaces(places: Iterable<Place | undefined>): Place[] {
   const seen = new Map<string, Place>();
   for (const place of places) {
-    if (place !== undefined) seen.set(`${place.file}\0${place.line}`, place);
+    if (place !== undefined) seen.set(`${place.file}\0${place.line}\0${place.text ?? ''}`, place);
   }
   return [...seen.values()];
 }

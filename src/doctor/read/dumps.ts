@@ -121,7 +121,15 @@ export function readDumps(root: JsonValue, file: string, job: Job): boolean {
         };
         found.set(key, dump);
       }
-      dump.operations.push(operation);
+      const { sequence, name, state } = operation;
+      const words = [
+        `rank ${rank}`,
+        communicator === '' ? '' : `group ${communicator}`,
+        `${name} ${sequence}: ${state}`,
+        calledFrom(value),
+      ];
+      const text = words.filter((word) => word !== '').join(', ');
+      dump.operations.push({ ...operation, at: { ...operation.at, text } });
       return;
     }
     for (const [name, child] of value.entries) {
@@ -189,6 +197,23 @@ function operationOf(value: JsonValue, file: string): DumpedOperation | undefine
     state: STATES.find(([, pattern]) => pattern.test(state))?.[0] ?? 'unknown',
     at: { file, line: value.line },
   };
+}
+
+/** Files of the framework itself, which call every operation. */
+const FRAMEWORK = /(?:site|dist)-packages\/(?:torch|lightning|pytorch_lightning|deepspeed)\//;
+
+/** The line of the program that called the operation, by the innermost frame of its own. */
+function calledFrom(operation: JsonValue): string {
+  const frames = member(operation, ['frames']);
+  if (frames?.type !== 'array') return '';
+  const own =
+    frames.items.find((frame) => !FRAMEWORK.test(stringOf(member(frame, ['filename'])) ?? '')) ??
+    frames.items[0];
+  const file = own === undefined ? undefined : stringOf(member(own, ['filename']));
+  if (own === undefined || file === undefined) return '';
+  const line = numberOf(member(own, ['line']));
+  const name = stringOf(member(own, ['name']));
+  return `called from ${file.replace(/^.*\//, '').slice(0, 100)}${line === undefined ? '' : `:${line}`}${name === undefined ? '' : ` (${name.slice(0, 80)})`}`;
 }
 
 function flat(value: JsonValue): string {

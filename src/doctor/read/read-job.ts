@@ -18,6 +18,7 @@ import { LineSplitter } from './line-splitter.js';
 import { type Header, HeaderReader } from './nccl/header.js';
 import { readMessage } from './nccl/messages.js';
 import { ncclTestsReader } from './nccl-tests.js';
+import { timeless, withoutPrefixes } from './prefixes.js';
 import { addQuotedErrors } from './quoted-errors.js';
 import { rasReader } from './ras-text.js';
 import { joinProcesses } from './same-process.js';
@@ -36,6 +37,8 @@ import {
   settingsReader,
   socketSummaryReader,
 } from './tools/system.js';
+
+import { unwrapped } from './wrapped-lines.js';
 
 /**
  * A file: its name, and its text in pieces of any size. A text that breaks off with a `TuttiError` is read up to there,
@@ -75,11 +78,10 @@ export async function readJob(sources: Iterable<Source> | AsyncIterable<Source>)
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are looked for
 const TERMINAL = /\u001b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])/g;
 
-/** `[1,0]<stdout>:` of mpirun, `[pod/name/container] ` of kubectl, time stamps of container logs. */
-const LAUNCHER =
-  /^(?:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) )?(?:\[\d+,\d+\](?:<std(?:out|err)>)?: ?|\[pod\/[^\]]{1,200}\] )?/;
 /** `3: ` of srun -l: taken away only where nothing else reads the line. */
 const TASK = /^ {0,5}\d{1,6}: /;
+/** `worker-1: ` of pdsh and srun: taken away where lines of NCCL had the same prefix. */
+const HOST_PREFIX = /^[A-Za-z][\w.-]{0,200}: /;
 /** `[rank3]:` and `[default3]:` of torchrun, before output that is not torch's own. */
 const TORCHRUN = /^\[(?:rank|default)\d+\]: ?/;
 
@@ -89,8 +91,8 @@ const PICKLE = /^(?:\u0080|\ufffd)[\u0002-\u0005]/;
 /** Numbers of a table that a line of a log goes on. */
 const FRAGMENT = /^ *[\d.]+(?:e[+-]?\d+)? +[\d.]/;
 
-/** RAS prints `NCCL version 2.28.9 compiled with CUDA 13.0` instead. */
-const BARE_VERSION = /^NCCL version (\d+\.\d+\.\d+\S*)\s*$/;
+/** Behind a host, as pdsh and DeepSpeed print it. RAS prints `NCCL version 2.28.9 compiled with CUDA 13.0` instead. */
+const BARE_VERSION = /^(?:[\w.-]{1,200}: )?NCCL version (\d+\.\d+\.\d+\S*)\s*$/;
 
 /** Prefixes of lines that are remembered: launchers have one per rank. */
 const MAX_PREFIXES = 4096;
@@ -102,7 +104,9 @@ class FileReader {
   readonly #bench: ReturnType<typeof ncclTestsReader>;
   readonly #readers: readonly LineReader[];
   readonly #splitter = new LineSplitter((line) => this.#line(line));
-  #mode: 'unknown' | 'lines' | 'json' | 'xml' | 'refused' = 'unknown';
+  #mode: 'unknown' | Exclude<Mode, 'wrapped'> = 'unknown';
+  /** Each line is an object of JSON with the line in it. */
+  #isWrapped = false;
   /** Sequences of terminals were seen. */
   #hasColours = false;
   /** Number of the last line with text in it. */
@@ -111,8 +115,8 @@ class FileReader {
   #length = 0;
   /** The line that is read, with all that stands before it. */
   #whole = '';
-  /** Versions printed without a process, and processes (null: several), by the prefix of their lines. */
-  readonly #versions = new Map<string, Stated<string>>();
+  /** Versions printed without a process (null: several), and processes (null: several), by the prefix of their lines. */
+  readonly #versions = new Map<string, Stated<string> | null>();
   readonly #byPrefix = new Map<string, NcclProcess | null>();
   /** JSON that stands one document per line is read by lines. */
   #opening = '';
@@ -170,8 +174,8 @@ class FileReader {
     if (this.#mode === 'unknown') {
       this.#opening += chunk;
       const mode = modeOf(this.#opening, false);
-      if (mode === undefined && this.#opening.length < 65_536) return true;
-      this.#mode = mode ?? 'lines';
+      if (mode === undefined && this.#opening.length < MAX_OPENING) return true;
+      this.#take(mode ?? 'lines');
       chunk = this.#opening;
       this.#opening = '';
     }
@@ -194,8 +198,13 @@ class FileReader {
     return true;
   }
 
+  #take(mode: Mode): void {
+    this.#isWrapped = mode === 'wrapped';
+    this.#mode = mode === 'wrapped' ? 'lines' : mode;
+  }
+
   #lines(chunk: string): void {
-    this.#hasColours ||= chunk.includes('\u001b');
+    this.#hasColours ||= this.#isWrapped || chunk.includes('\u001b');
     this.#splitter.push(withoutHoles(chunk));
   }
 
@@ -206,17 +215,18 @@ class FileReader {
 
   end(): void {
     if (this.#mode === 'unknown') {
-      this.#mode = modeOf(`${this.#opening}\n`, true) ?? 'lines';
-      if (this.#mode === 'refused') this.#refuse(this.#opening);
-      else if (this.#mode === 'lines') this.#lines(this.#opening);
+      this.#take(modeOf(`${this.#opening}\n`, true) ?? 'lines');
+      const mode = this.#mode as Mode;
+      if (mode === 'refused') this.#refuse(this.#opening);
+      else if (mode === 'lines') this.#lines(this.#opening);
       else this.#document.push(this.#opening);
     }
     if (this.#mode === 'lines') {
       this.#record.endsInLine = this.#splitter.isInLine;
       this.#splitter.end();
       for (const [prefix, version] of this.#versions) {
-        const process = this.#byPrefix.get(prefix);
-        if (process !== undefined && process !== null) process.version ??= version;
+        const process = prefix === '' ? this.#onlyProcess : this.#byPrefix.get(prefix);
+        if (version !== null && process !== undefined && process !== null) process.version ??= version;
       }
     }
     if (this.#last > 0) this.#record.last = { file: this.#record.name, line: this.#last };
@@ -225,6 +235,12 @@ class FileReader {
     if (this.#mode === 'json') readJsonDocument(text, this.#record, this.job);
     if (this.#mode === 'xml') readXmlDocument(text, this.#record, this.job);
     if (this.#mode === 'json' || this.#mode === 'xml') this.#record.lines = countLines(text);
+  }
+
+  /** The process of a file that holds the log of no other. */
+  get #onlyProcess(): NcclProcess | undefined {
+    const { processes } = this.#record;
+    return processes.size === 1 ? [...processes][0] : undefined;
   }
 
   #refuse(text: string): void {
@@ -236,9 +252,15 @@ class FileReader {
   }
 
   #line(raw: string): void {
-    const context = this.#context;
-    context.line++;
+    this.#context.line++;
     this.#record.lines++;
+    const text = this.#isWrapped ? unwrapped(raw) : undefined;
+    if (text === undefined) this.#content(raw);
+    else for (const line of text.split('\n')) this.#content(line);
+  }
+
+  #content(raw: string): void {
+    const context = this.#context;
     const line = this.#hasColours && raw.includes('\u001b') ? raw.replace(TERMINAL, '') : raw;
     if (line === '') return;
     const log = this.#headers.read(line);
@@ -262,9 +284,10 @@ class FileReader {
     this.#record.processes.add(process);
     this.#record.kinds.add('NCCL log');
     header.process = process;
-    if (header.leading !== '' && this.#byPrefix.size < MAX_PREFIXES) {
-      const same = this.#byPrefix.get(header.leading);
-      this.#byPrefix.set(header.leading, same === undefined || same === process ? process : null);
+    const prefix = timeless(header.leading);
+    if (prefix !== '' && this.#byPrefix.size < MAX_PREFIXES) {
+      const same = this.#byPrefix.get(prefix);
+      this.#byPrefix.set(prefix, same === undefined || same === process ? process : null);
     }
     return process;
   }
@@ -272,12 +295,14 @@ class FileReader {
   #other(line: string): void {
     this.#whole = line;
     if (this.#offer(line)) return;
-    const bare = line.replace(LAUNCHER, '');
-    if (bare !== line && this.#offer(bare)) return;
-    const task = bare.replace(TASK, '');
-    if (task !== bare && this.#offer(task)) return;
-    const rank = task.replace(TORCHRUN, '');
-    if (rank !== task) this.#offer(rank);
+    let bare = line;
+    for (bare of withoutPrefixes(line)) if (this.#offer(bare)) return;
+    for (const form of [TASK, TORCHRUN, HOST_PREFIX]) {
+      const prefix = form.exec(bare)?.[0];
+      if (prefix === undefined || (form === HOST_PREFIX && !this.#byPrefix.has(prefix))) continue;
+      bare = bare.slice(prefix.length);
+      if (this.#offer(bare)) return;
+    }
   }
 
   /** `NCCL version 2.20.5+cuda12.4` without a head, as the levels WARN and VERSION print it. */
@@ -289,15 +314,17 @@ class FileReader {
       at: { file: this.#record.name, line: this.#context.line },
     };
     this.job.bareVersions.push(version);
-    // A prefix that changes with every line is of no use; launchers print one per rank.
-    if (this.#whole.length > line.length && this.#versions.size < MAX_PREFIXES)
-      this.#versions.set(detached(this.#whole.slice(0, this.#whole.length - line.length)), version);
+    // Launchers print one prefix per rank.
+    const prefix = timeless(this.#whole.slice(0, this.#whole.lastIndexOf('NCCL version ')));
+    const known = this.#versions.get(prefix);
+    if (known !== undefined && known?.value !== version.value) this.#versions.set(prefix, null);
+    else if (this.#versions.size < MAX_PREFIXES) this.#versions.set(detached(prefix), version);
     this.#record.kinds.add('NCCL log');
     return true;
   }
 
   #offer(line: string): boolean {
-    if (line.startsWith('NCCL version ') && this.#readBareVersion(line)) return true;
+    if (line.includes('NCCL version ') && this.#readBareVersion(line)) return true;
     return this.#readers.some((read) => read(line));
   }
 }
@@ -309,11 +336,16 @@ class FileReader {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters that are looked for
 const BINARY = /[\u0001-\u0006\u000e-\u001a\u001c-\u001f\ufffd]/;
 
+type Mode = 'lines' | 'wrapped' | 'json' | 'xml' | 'refused';
+
+/** Characters that are looked at to tell how a text is to be read. */
+const MAX_OPENING = 65_536;
+
 /** Characters after blanks that tell how a text is to be read. */
 const HEAD = 64;
 
 /** How a text is to be read, by its first characters; undefined as long as they do not tell. */
-function modeOf(opening: string, isEnd: boolean): 'lines' | 'json' | 'xml' | 'refused' | undefined {
+function modeOf(opening: string, isEnd: boolean): Mode | undefined {
   const head = opening.slice(0, 4096);
   const hasHoles = head.includes('\0');
   if (PICKLE.test(head) || (hasHoles && BINARY.test(head))) return 'refused';
@@ -323,7 +355,12 @@ function modeOf(opening: string, isEnd: boolean): 'lines' | 'json' | 'xml' | 're
   if (start.length < (isEnd ? 2 : HEAD)) return undefined;
   if (start.startsWith('<'))
     return /^<(?:\?xml|!--|system\b|graphs\b|!DOCTYPE)/.test(start) ? 'xml' : 'lines';
-  if (/^\{\s*(?:"|\}|$)/.test(start)) return 'json';
+  if (/^\{\s*(?:"|\}|$)/.test(start)) {
+    const first = opening.slice(0, MAX_OPENING).replace(/^\ufeff?\s*/, '');
+    const end = first.indexOf('\n');
+    if (end < 0 && !isEnd && opening.length < MAX_OPENING) return undefined;
+    return end >= 0 && unwrapped(first.slice(0, end)) !== undefined ? 'wrapped' : 'json';
+  }
   if (/^\[\s*(?:\{|\[\s*[[{"]|$)/.test(start)) return 'json';
   return 'lines';
 }

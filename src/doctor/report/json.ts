@@ -11,9 +11,11 @@ import { jobSummary, notChecked, saysSomething } from './summary.js';
 
 /** The object that `tutti doctor --json` prints. */
 export function jsonReport(job: Job, verdicts: readonly Verdict[]) {
+  const isRead = job.files.every(({ problems }) => problems.length === 0);
+  const withoutFinding = !isRead ? 'unreadable' : saysSomething(job) ? 'healthy' : 'nothing to judge';
   return {
-    healthy:
-      verdicts.length === 0 && saysSomething(job) && job.files.every(({ problems }) => problems.length === 0),
+    healthy: verdicts.length === 0 && withoutFinding === 'healthy',
+    outcome: verdicts.length > 0 ? 'findings' : withoutFinding,
     verdicts: verdicts.map(({ text, ...verdict }) => ({ ...(plain(verdict) as object), text })),
     runs: runsOf(job).map((run) => ({ name: run.name, summary: jobSummary(run.job) })),
     expected: plain(expectations(job)),

@@ -19,7 +19,8 @@ The more, the surer: a log of one rank already helps, logs of all ranks let it c
 
 - Logs of NCCL 2.8 to 2.31: run the job with \`NCCL_DEBUG=INFO\`, and with
   \`NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING\` for more. One file or many, ranks mixed or not, with the prefixes and
-  time stamps of mpirun, srun, torchrun, kubectl and containers, with or without colours, cut off or not.
+  time stamps of mpirun, srun, pdsh, torchrun, Ray, kubectl, compose, journald and containers (also the JSON lines that
+  Docker and log collectors keep), with or without colours, cut off or not.
 - Tables or JSON of nccl-tests; tables of bandwidth by pairs of hosts; ib_write_bw and its like.
 - Output of frameworks and launchers: watchdogs, exceptions, ends of processes; dumps of operations as JSON, as
   PyTorch's flight recorder writes them, and in other layouts. Pickles run code when they are read, so they are refused.
@@ -42,8 +43,10 @@ job: processes, variables, communicators, ways between ranks, results.
 Where a log has NCCL's tuning tables (\`NCCL_DEBUG_SUBSYS=TUNING\`), or a topology file is among the files, \`--numbers\`
 prints what NCCL expected of each measured size beside what was measured, and what would have been faster.
 \`npx tutti doctor --live [HOST ...]\` checks this machine before a job runs: shared memory, limits, ports, interfaces,
-adapters, cores, variables, and whether other hosts can be reached. It changes nothing. \`npx tutti report FILE...\` puts
-files, verdicts and facts of this machine into one archive in which names and addresses are replaced.
+adapters, cores, variables, and whether other hosts answer or refuse a TCP connection to port 1 (which shows that they
+are there, not that the ports of NCCL are open). It changes nothing. \`npx tutti report FILE...\` puts
+files, verdicts and facts of this machine into one archive, and replaces the names, addresses, identifiers and secrets
+that it recognises; \`npx tutti report --help\` says which.
 
 - severity: \`error\` fails or is slow by a factor, \`warning\` costs something, \`info\` explains what is no fault.
 - no job is called healthy as long as NCCL, a framework or a launcher reports a failure that no rule explains: the last
@@ -52,7 +55,7 @@ files, verdicts and facts of this machine into one archive in which names and ad
 - several runs in one collection of files (other communicators on the same GPUs) are judged one by one, and each verdict
   names its run.
 - confidence: \`certain\`, \`likely\`, \`possible\`.
-- exit status: 0 healthy, 1 findings, 2 no findings, but a file could not be read, or one that was named by itself was
+- exit status: 0 no fault found, 1 findings, 2 no findings, but a file could not be read, or one that was named by itself was
   not understood. In folders, files that are not understood are listed and do not count.
 `;
 

@@ -52,7 +52,8 @@ export function textReport(
 
 /** Nothing is called healthy of which a part could not be read, or that says nothing about a job. */
 function outcome(job: Job): string {
-  if (!saysSomething(job)) return 'nothing to judge of a job (no log, table, dump or error): no fault found';
+  if (!saysSomething(job))
+    return 'nothing says how a job went (no log, table, dump or error), so no verdict on one';
   return job.files.some(({ problems }) => problems.length > 0)
     ? 'not all could be read: no fault found'
     : 'healthy: no fault found';
@@ -89,11 +90,11 @@ function verdictLines(verdict: Verdict, style: Style, textOf: LineText, isWhole:
     `  ${style.dim(`${id}, ${confidence}`)}`,
     ...(run === undefined ? [] : row('run', run)),
     ...evidence.slice(0, SHOWN).flatMap((place, i) => {
-      const line = textOf(place);
+      const line = place.text ?? textOf(place);
       const where = `${place.file}:${place.line}`;
       const room = isWhole ? Number.POSITIVE_INFINITY : Math.max(24, style.width - LABEL - where.length - 4);
       return [
-        `  ${(i === 0 ? 'evidence' : '').padEnd(LABEL)}${where}${line === undefined ? '' : `  ${style.dim(cut(line.trim(), room))}`}`,
+        `  ${(i === 0 ? 'evidence' : '').padEnd(LABEL)}${where}${line === undefined ? '' : `  ${style.dim(cut(line.trim().replace(/\t+/g, ' '), room))}`}`,
       ];
     }),
     ...(evidence.length > SHOWN
