@@ -102,14 +102,18 @@ function functionsNamed(
   );
 }
 
+/** What people write into the wrong one of the two lists. */
+const OTHER_LISTS: readonly (readonly [what: string, names: readonly string[]])[] = [
+  ['a protocol', NCCL_PROTOCOLS],
+  ['an algorithm', NCCL_ALGORITHMS],
+];
+
 function elementNamed(variable: string, text: string, name: string, names: readonly string[]): number {
   const found = indexIgnoringCase(names, name);
   if (found >= 0) return found;
-  throw wrong(
-    variable,
-    text,
-    `Unrecognized element token "${name}"${suggestion(name, names)}; use ${names.join(', ')}`,
-  );
+  const other = OTHER_LISTS.find(([, known]) => known !== names && indexIgnoringCase(known, name) >= 0);
+  const meant = other === undefined ? suggestion(name, names) : ` (that is ${other[0]})`;
+  throw wrong(variable, text, `Unrecognized element token "${name}"${meant}; use ${names.join(', ')}`);
 }
 
 const indexIgnoringCase = (names: readonly string[], name: string): number =>

@@ -97,6 +97,11 @@ describe('wrong lists', () => {
     expect(error.message).toContain(`NCCL_ALGO="${text}"`);
   });
 
+  it('says where a name of the other list belongs', () => {
+    expect(() => selectionLists('LL128', undefined)).toThrow('"LL128" (that is a protocol); use Tree, Ring');
+    expect(() => selectionLists(undefined, 'ring')).toThrow('"ring" (that is an algorithm); use LL, LL128');
+  });
+
   it('names the variable', () => {
     expect(errorOf(() => selectionLists('ring', 'LL64')).message).toContain('NCCL_PROTO="LL64"');
   });

@@ -1,6 +1,8 @@
 /**
  * The files that `tutti topo` writes.
  */
+import { accessSync, constants, existsSync, mkdirSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { cInt } from '../../topology/c-integer.js';
 import type { Domain } from '../../topology/cluster.js';
@@ -54,6 +56,24 @@ export function writeFiles(
     else if (path !== undefined) writeOutput(path, text(), what, encoding);
   }
   return printed;
+}
+
+/**
+ * Makes the folder of a file that will be written later, and finds out whether that can be done.
+ *
+ * @throws TuttiError systemError with the reason
+ */
+export function prepareOutput(path: string, what: string): void {
+  const folder = dirname(path);
+  try {
+    if (existsSync(folder) && !statSync(folder).isDirectory()) throw new Error(`${folder} is no folder`);
+    mkdirSync(folder, { recursive: true });
+    if (!existsSync(path)) accessSync(folder, constants.W_OK);
+    else if (statSync(path).isDirectory()) throw new Error('it is a folder');
+    else accessSync(path, constants.W_OK);
+  } catch (cause) {
+    throw new TuttiError('systemError', `cannot write the ${what} to ${path}: ${reasonOf(cause)}`, { cause });
+  }
 }
 
 export function writeOutput(

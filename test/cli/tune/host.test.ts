@@ -1,6 +1,6 @@
 /** `tutti tune --host` and what `--fit` measures with. */
 import { describe, expect, it } from 'vitest';
-import { ranksToMeasure, timeOf } from '#src/cli/tune/host/fit.js';
+import { fitCommand, ranksToMeasure, timeOf } from '#src/cli/tune/host/fit.js';
 import type { HostOptions } from '#src/cli/tune/host/options.js';
 import { hostOutput } from '#src/cli/tune/host/view.js';
 import { parseTuneOptions } from '#src/cli/tune/options.js';
@@ -80,6 +80,23 @@ describe('tutti tune --host', () => {
 });
 
 describe('tutti tune --fit', () => {
+  it.each(['/dev/null/tuning.json', '/'])(
+    'refuses to measure for a file that cannot be written: %s',
+    async (out) => {
+      const said: string[] = [];
+      const options = { kind: 'fit', ranks: undefined, out } as const;
+      await expect(
+        fitCommand(
+          options,
+          {},
+          (line) => said.push(line),
+          () => {},
+        ),
+      ).rejects.toThrow(`cannot write the constants of the host to ${out}: `);
+      expect(said).toEqual([]);
+    },
+  );
+
   it('measures two ranks, one on each core, and more than cores where these are few', () => {
     expect(ranksToMeasure(1)).toEqual([2, 4]);
     expect(ranksToMeasure(2)).toEqual([2, 4, 8]);

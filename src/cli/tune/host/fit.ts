@@ -2,9 +2,7 @@
  * `tutti tune --fit`: measures the algorithms of host memory on this machine, fits the constants of the cost model to
  * the times, and writes them where communicators look for them.
  */
-import { mkdirSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
-import { dirname } from 'node:path';
 import { constantsPath } from '../../../communicator/host-constants-file.js';
 import { TuttiError } from '../../../errors/tutti-error.js';
 import { coreCount } from '../../../system/core-count.js';
@@ -18,7 +16,7 @@ import { constantsText, type HostConstants, STANDARD_CONSTANTS } from '../../../
 import type { HostPath } from '../../../tuning/host/cost.js';
 import { fitTable, type HostTime } from '../../../tuning/host/fit.js';
 import { type FitQuality, fitQuality } from '../../../tuning/host/fit-quality.js';
-import { writeOutput } from '../../topo/files.js';
+import { prepareOutput, writeOutput } from '../../topo/files.js';
 import { measureHost } from './measure.js';
 import type { FitOptions } from './options.js';
 import type { HostPlan, HostSample } from './rank.js';
@@ -45,6 +43,9 @@ export function ranksToMeasure(cores: number): number[] {
   return [...new Set([...alone, ...crowded])];
 }
 
+/** What is written, for messages. */
+const CONSTANTS = 'constants of the host';
+
 /** Runs the measurements; `say` gets lines for the user. Resolves with the exit code. */
 export async function fitCommand(
   options: FitOptions,
@@ -59,6 +60,8 @@ export async function fitCommand(
       '--fit: TUTTI_TUNING_FILE=none says that there is no file; give --out',
     );
   }
+  // Found out now and not after a minute of measuring.
+  prepareOutput(path, CONSTANTS);
   const cores = coreCount();
   const ranks = options.ranks ?? ranksToMeasure(cores);
   const [load] = loadavg();
@@ -85,8 +88,7 @@ export async function fitCommand(
     cores,
     ranks: ranks.join(', '),
   };
-  mkdirSync(dirname(path), { recursive: true });
-  writeOutput(path, constantsText(fitted, facts), 'constants of the host', 'utf8');
+  writeOutput(path, constantsText(fitted, facts), CONSTANTS, 'utf8');
   say(
     `Measured ${ranks.join(', ')} ranks on ${cores} ${cores === 1 ? 'core' : 'cores'} in ${seconds} s; constants are in ${path}.`,
   );
