@@ -64,10 +64,16 @@ const byWeight = (a: Found, b: Found): number =>
   Number(isStandstill(b)) - Number(isStandstill(a)) ||
   TRUST[a.finding.confidence] - TRUST[b.finding.confidence];
 
+/** Findings that are kept of one rule: nobody reads more, and causes are looked for among all. */
+const MAX_FINDINGS = 200;
+
 /** What is found in one run, causes with their consequences. */
 function judge(job: Job, run: string, rules: readonly Rule[]): Found[] {
   const found = (rule: Rule, others: readonly Finding[]): Found[] =>
-    rule.find(job, others).map((finding) => ({ rule, finding, consequences: [], runs: [run] }));
+    rule
+      .find(job, others)
+      .slice(0, MAX_FINDINGS)
+      .map((finding) => ({ rule, finding, consequences: [], runs: [run] }));
   const first = rules.filter(({ isLast }) => isLast !== true).flatMap((rule) => found(rule, []));
   const others = first.map(({ finding }) => finding);
   const all = [...first, ...rules.filter(({ isLast }) => isLast).flatMap((rule) => found(rule, others))];

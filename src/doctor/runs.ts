@@ -7,6 +7,7 @@
  * communicators inside hosts only. What files say beside logs goes to the run of the processes that it names, of its
  * file up to there, or of its folder; facts of machines hold for all runs.
  */
+import { largest, smallest } from './model/extremes.js';
 import { communicatorGroups } from './model/groups.js';
 import { emptyJob, type FileRecord, type Job } from './model/job.js';
 import type { Place } from './model/place.js';
@@ -18,10 +19,13 @@ export interface Run {
   readonly job: Job;
 }
 
+/** Groups that are compared with each other: more are no attempts of a job. */
+const MAX_GROUPS = 500;
+
 /** The runs of a job, in the order in which they begin; the job itself where it is one, or where nothing tells them apart. */
 export function runsOf(job: Job): Run[] {
   const groups = communicatorGroups(job.processes).map(groupOf);
-  if (groups.length < 2) return [{ name: '', job }];
+  if (groups.length < 2 || groups.length > MAX_GROUPS) return [{ name: '', job }];
   const parts: Part[] = [];
   for (const group of groups) {
     const fitting = parts.filter((part) => part.groups.every((one) => !conflict(one, group)));
@@ -66,7 +70,10 @@ function groupOf(processes: readonly NcclProcess[]): Group {
     ),
     files,
     folders: new Set([...files].map(folderOf)),
-    size: Math.max(0, ...members.map(({ member }) => member.size ?? 0)),
+    size: largest(
+      members.map(({ member }) => member.size ?? 0),
+      0,
+    ),
     isCompleted: members.some(({ member }) => member.completed !== undefined),
   };
 }
@@ -136,7 +143,7 @@ class Division {
       for (const file of part.files) {
         const lines = [...part.processes].flatMap(({ first }) => (first.file === file ? [first.line] : []));
         const list = this.#starts.get(file) ?? [];
-        list.push({ part, line: Math.min(Number.MAX_SAFE_INTEGER, ...lines) });
+        list.push({ part, line: smallest(lines, Number.MAX_SAFE_INTEGER) });
         this.#starts.set(
           file,
           list.sort((a, b) => a.line - b.line),

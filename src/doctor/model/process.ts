@@ -4,6 +4,7 @@
  * Everything is optional: logs are cut, filtered by subsystem, and differ from version to version. Lines that say the
  * same again are counted, not kept, so that the model of a large job stays small.
  */
+import { largest } from './extremes.js';
 import type { Place, Stated } from './place.js';
 import type { Trouble } from './trouble.js';
 import type { TuningTable } from './tuning-table.js';
@@ -162,7 +163,7 @@ export function rankOf(process: NcclProcess): number | undefined {
 /** Number of nodes of the largest communicator of a process. */
 export function nodesOf(process: NcclProcess): number | undefined {
   const all = process.members.flatMap(({ nodes }) => nodes ?? []);
-  return all.length === 0 ? undefined : Math.max(...all);
+  return all.length === 0 ? undefined : largest(all);
 }
 
 export function newProcess(host: string, pid: number, first: Place, isQuoted = false): NcclProcess {

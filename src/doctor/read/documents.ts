@@ -1,9 +1,11 @@
 /**
  * Whole documents: JSON (dumps of operations, RAS, nccl-tests) and NCCL's XML.
  */
+
 import { TuttiError } from '../../errors/tutti-error.js';
 import { readXml } from '../../topology/xml/read.js';
 import type { BenchRun, BenchSide } from '../model/bench.js';
+import { grouped } from '../model/grouped.js';
 import type { FileRecord, Job } from '../model/job.js';
 import type { RasCommunicator, RasRank, RasReport } from '../model/ras.js';
 import { readDumps } from './dumps.js';
@@ -113,19 +115,16 @@ function addCounts(
   place: (value: JsonValue) => RasRank['at'],
 ): void {
   for (const operation of ['Broadcast', 'Reduce', 'AllGather', 'ReduceScatter', 'AllReduce']) {
-    const byCount = new Map<number, JsonValue[]>();
-    for (const value of ranks) {
-      const count = numberOf(member(member(value, ['collective_counts']), [operation]));
-      if (count === undefined) continue;
-      byCount.set(count, [...(byCount.get(count) ?? []), value]);
-    }
+    const countOf = (value: JsonValue) => numberOf(member(member(value, ['collective_counts']), [operation]));
+    const byCount = grouped(ranks, countOf);
+    byCount.delete(undefined);
     if (byCount.size < 2) continue;
     communicator.mismatches.push({
       operation,
       at: communicator.at,
       counts: [...byCount].map(([count, values]) => ({
         ranks: values.length,
-        operation: count,
+        operation: count!,
         listed: values.length <= 10 ? values.map(rankOf) : [],
         at: place(values[0]!),
       })),

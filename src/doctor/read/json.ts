@@ -177,7 +177,7 @@ export const stringOf = (value: JsonValue | undefined): string | undefined =>
   value?.type === 'string' ? value.value : value?.type === 'number' ? String(value.value) : undefined;
 
 export const numberOf = (value: JsonValue | undefined): number | undefined => {
-  if (value?.type === 'number') return value.value;
+  if (value?.type === 'number') return Number.isFinite(value.value) ? value.value : undefined;
   if (value?.type === 'string' && /^-?\d+(?:\.\d+)?$/.test(value.value)) return Number(value.value);
   return undefined;
 };

@@ -1,8 +1,10 @@
 /**
  * Measured rows beside what NCCL expected of them, for people.
  */
+
 import { padEnd, padStart, type Style } from '../../topology/report/style.js';
 import { type ExpectedRow, type ExpectedRun, expectations } from '../expected.js';
+import { largest, smallest } from '../model/extremes.js';
 import type { Job } from '../model/job.js';
 
 const round = (value: number): string => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
@@ -68,5 +70,5 @@ export function speedSummary(job: Job): string | undefined {
   const [run] = expectations(job);
   if (run === undefined || run.rows.length === 0) return undefined;
   const shares = run.rows.map(share);
-  return `${run.program} at ${Math.min(...shares)} to ${Math.max(...shares)} % of the speed that NCCL expects`;
+  return `${run.program} at ${smallest(shares)} to ${largest(shares)} % of the speed that NCCL expects`;
 }

@@ -3,6 +3,7 @@
  */
 
 import { hostsOfRun } from '../model/bench.js';
+import { largest } from '../model/extremes.js';
 import { communicatorGroups } from '../model/groups.js';
 import type { Job } from '../model/job.js';
 import type { NcclProcess } from '../model/process.js';
@@ -32,7 +33,7 @@ export function jobSummary(job: Job): string {
     ...(names.size === 0 ? [] : [plural(names.size, 'host')]),
     ...(sizes.length === 0
       ? []
-      : [`logs of ${Math.min(ranks.size, Math.max(...sizes))} of ${plural(Math.max(...sizes), 'rank')}`]),
+      : [`logs of ${Math.min(ranks.size, largest(sizes))} of ${plural(largest(sizes), 'rank')}`]),
     ...(versions.length === 0 ? [] : [`NCCL ${versions.join(', ')}`]),
     ...(rows === 0 ? [] : [plural(rows, 'measured size')]),
   ];
@@ -134,7 +135,10 @@ const hasInfo = ({
 /** Ranks of the largest communicator that no log shows. */
 function ranksWithoutLog(job: Job): number {
   const members = job.processes.flatMap((process) => process.members);
-  const size = Math.max(0, ...members.map((member) => member.size ?? 0));
+  const size = largest(
+    members.map((member) => member.size ?? 0),
+    0,
+  );
   const ids = new Set(members.flatMap(({ size: own, commId }) => (own === size ? [commId] : [])));
   const ranks = new Set(members.flatMap(({ rank, commId }) => (ids.has(commId) ? [rank] : [])));
   return Math.max(0, size - ranks.size);

@@ -1,6 +1,7 @@
 /** Questions that several rules ask of a job. */
 
 import { type BenchRun, hostsOfRun } from '../model/bench.js';
+import { largest } from '../model/extremes.js';
 import { communicatorGroups } from '../model/groups.js';
 import type { Job } from '../model/job.js';
 import type { Place } from '../model/place.js';
@@ -21,20 +22,22 @@ export interface Told<K extends Trouble['kind']> {
 
 /** Troubles of one kind, of all processes. */
 export function troubles<K extends Trouble['kind']>(job: Job, kind: K): Told<K>[] {
-  return job.processes.flatMap((process) =>
-    process.troubles.flatMap((logged) =>
-      logged.trouble.kind === kind
-        ? [{ process, trouble: logged.trouble as Told<K>['trouble'], logged, at: logged.at }]
-        : [],
-    ),
-  );
+  const found: Told<K>[] = [];
+  for (const process of job.processes) {
+    for (const logged of process.troubles) {
+      if (logged.trouble.kind === kind)
+        found.push({ process, trouble: logged.trouble as Told<K>['trouble'], logged, at: logged.at });
+    }
+  }
+  return found;
 }
 
 /** Nodes of the largest communicator that any log or table shows. */
 export function nodeCount(job: Job): number {
   const told = job.processes.flatMap((process) => nodesOf(process) ?? []);
   const ran = job.benches.map((run) => hostsOfRun(run).length);
-  return Math.max(1, hosts(job).length > 1 && told.length === 0 ? hosts(job).length : 1, ...told, ...ran);
+  const count = hosts(job).length;
+  return Math.max(1, count > 1 && told.length === 0 ? count : 1, largest(told), largest(ran));
 }
 
 /** Hosts that write NCCL's logs. */
@@ -93,6 +96,9 @@ export function failuresAfter(process: NcclProcess, start: Place | undefined): P
 /** Warnings after which a process goes on. */
 const NEWS: ReadonlySet<Trouble['kind']> = new Set(['portEvent', 'retry']);
 
+/** Groups that are compared: more than that are no jobs. */
+const MAX_GROUPS = 500;
+
 /**
  * Processes whose settings and devices are to be compared: those of one job. Groups that completed communicators and
  * share none have nothing to do with each other; of others nothing is known.
@@ -105,6 +111,7 @@ export function comparable(job: Processes): NcclProcess[][] {
   const apart = groups.filter(isDone);
   const own = new Set(apart.flat());
   const rest = job.processes.filter((process) => !own.has(process));
+  if (apart.length > MAX_GROUPS) return [];
   return apart.length === 0 ? [rest] : apart.map((group) => [...group, ...rest]);
 }
 

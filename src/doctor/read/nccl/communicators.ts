@@ -5,7 +5,7 @@ import type { Member, NcclProcess } from '../../model/process.js';
 import { detached } from '../detached.js';
 import { type FileContext, here } from '../file-context.js';
 
-const COMM = /\bcomm (0x[0-9a-f]+|0x\(nil\)) rank (\d+) n[rR]anks (\d+)/;
+const COMM = /\bcomm (0x[0-9a-f]+|0x\(nil\)) rank (\d{1,8}) n[rR]anks (\d{1,8})\b/;
 const FIELDS = {
   cuda: /\bcudaDev (\d+)/,
   bus: /\bbusId ([0-9a-f]+)/,

@@ -10,11 +10,19 @@ const ACS = /^\s+ACSCtl:\s+(.+)$/;
 const CAPABLE = /LnkCap:.*Speed ([\d.]+) ?GT\/s.*?Width x(\d+)/;
 const STATUS = /LnkSta:.*Speed ([\d.]+) ?GT\/s(?: \((\w+)\))?.*?Width x(\d+)(?: \((\w+)\))?/;
 
+/** Devices that are kept of one file and host: large machines with virtual functions have some hundred. */
+const MAX_DEVICES = 4096;
+
 export function lspciReader(context: FileContext): LineReader {
   let device: PciDevice | undefined;
+  const counts = new Map<string | undefined, number>();
   return (line) => {
     const found = DEVICE.exec(line.slice(0, 400));
     if (found !== null) {
+      const count = (counts.get(context.host) ?? 0) + 1;
+      counts.set(context.host, count);
+      device = undefined;
+      if (count > MAX_DEVICES) return kind(context, 'lspci');
       device = {
         host: context.host,
         at: here(context),

@@ -122,9 +122,13 @@ const XID = /NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)$/;
 const KILLED = /(?:Out of memory: Killed process|Memory cgroup out of memory: Killed process) (\d+)/;
 const IOMMU = /(?:DMAR|AMD-Vi): .*(?:\bfault (?:addr|status)|IO_PAGE_FAULT)/;
 
+/** Events that are kept of one file: a broken link reports itself for days. */
+const MAX_EVENTS = 2000;
+
 export function kernelLogReader(context: FileContext): LineReader {
+  let count = 0;
   return (line) => {
-    if (line.length > 1000) return false;
+    if (line.length > 1000 || count >= MAX_EVENTS) return false;
     const base = { host: context.host, at: here(context) };
     if (line.includes('NVRM: Xid')) {
       const found = XID.exec(line);
@@ -136,6 +140,7 @@ export function kernelLogReader(context: FileContext): LineReader {
         number: Number(found[2]),
         text: found[3]!.slice(0, 200),
       });
+      count++;
       return kind(context, 'kernel log');
     }
     if (line.includes('ut of memory: Killed process')) {
@@ -147,9 +152,11 @@ export function kernelLogReader(context: FileContext): LineReader {
         pid: Number(found[1]),
         text: line.slice(0, 200),
       });
+      count++;
       return kind(context, 'kernel log');
     }
     if ((line.includes('DMAR') || line.includes('AMD-Vi')) && IOMMU.test(line)) {
+      count++;
       context.job.kernelEvents.push({ ...base, kind: 'iommuFault', text: line.slice(0, 200) });
       return kind(context, 'kernel log');
     }

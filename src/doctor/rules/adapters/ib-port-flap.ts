@@ -1,4 +1,5 @@
 /** A link that goes down for moments loses packets, and requests fail when retries end. */
+import { grouped } from '../../model/grouped.js';
 import { some, troubles } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
@@ -18,14 +19,9 @@ export const ibPortFlap: Rule = {
     const down = troubles(job, 'portEvent').filter(({ trouble }) =>
       /port error|device fatal|catastrophic/.test(trouble.event),
     );
-    const groups = new Map<string, typeof down>();
-    for (const one of down) {
-      const key =
-        one.trouble.device === undefined
-          ? one.process.host
-          : `${one.process.host} ${one.trouble.device}:${one.trouble.port}`;
-      groups.set(key, [...(groups.get(key) ?? []), one]);
-    }
+    const groups = grouped(down, ({ process, trouble }) =>
+      trouble.device === undefined ? process.host : `${process.host} ${trouble.device}:${trouble.port}`,
+    );
     return [...groups].map(([name, events]): Finding => {
       const { process, trouble } = events[0]!;
       const times = events.length > 1 ? ` ${events.length} times` : '';

@@ -18,7 +18,7 @@ export function networkSides(job: Processes): Side[] {
     if (own.length === 0) continue;
     const side = byHost.get(process.host) ?? { host: process.host, processes: [], edges: [] };
     side.processes.push(process);
-    side.edges.push(...own);
+    for (const edge of own) side.edges.push(edge);
     byHost.set(process.host, side);
   }
   return [...byHost.values()];

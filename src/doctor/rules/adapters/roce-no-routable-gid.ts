@@ -1,4 +1,5 @@
 /** A RoCE port gets its routable address from its interface; without one only link-local entries are left. */
+import { grouped } from '../../model/grouped.js';
 import type { Job } from '../../model/job.js';
 import type { GidEntry } from '../../model/machine.js';
 import { distinctPlaces } from '../../model/place.js';
@@ -23,11 +24,7 @@ export const roceNoRoutableGid: Rule = {
   ],
   references: ['NCCL user guide: NCCL_IB_GID_INDEX'],
   find(job) {
-    const byPort = new Map<string, GidEntry[]>();
-    for (const entry of job.gids) {
-      const key = portName(entry);
-      byPort.set(key, [...(byPort.get(key) ?? []), entry]);
-    }
+    const byPort = grouped(job.gids, portName);
     const routable = [...byPort.values()].filter((list) => list.some(({ gid }) => !isLinkLocal(gid)));
     const failures = troubles(job, 'queuePair');
     const found: Finding[] = [];

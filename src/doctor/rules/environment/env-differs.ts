@@ -39,9 +39,10 @@ export const envDiffers: Rule = {
     ),
   ],
   references: ['NCCL user guide: environment variables'],
-  find: (job) =>
-    COMMON.flatMap((name): Finding[] => {
-      const values = comparable(job)
+  find(job) {
+    const groups = comparable(job);
+    return COMMON.flatMap((name): Finding[] => {
+      const values = groups
         .map((processes) => firstOfEach(settings({ processes }, name), ({ value }) => value.toLowerCase()))
         .find((list) => list.length > 1);
       // A variable is printed where it is read: that another log lacks it proves nothing.
@@ -61,5 +62,6 @@ export const envDiffers: Rule = {
           workaround: null,
         },
       ];
-    }),
+    });
+  },
 };

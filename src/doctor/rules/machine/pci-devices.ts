@@ -1,10 +1,21 @@
 /** PCI devices as lspci lists them: what they are, and which bridge they are below. */
+import type { Job } from '../../model/job.js';
 import type { PciDevice } from '../../model/machine.js';
 
-const busOf = (id: string): number =>
-  Number.parseInt(/([0-9a-f]{2}):[0-9a-f]{2}\.\d$/.exec(id)?.[1] ?? '', 16);
+/** `0001:83:00.0`: the number of the bus, and the domain if it is told. */
+const busOf = (id: string): number => Number.parseInt(id.slice(-7, -5), 16);
+const domainOf = (id: string): string => id.slice(0, Math.max(0, id.length - 8));
 
-const domainOf = (id: string): string => /^([0-9a-f]{4,8}):[0-9a-f]{2}:/.exec(id)?.[1] ?? '';
+/** Devices by host, in the order in which they are listed. */
+export function devicesByHost(job: Pick<Job, 'pci'>): Map<string | undefined, PciDevice[]> {
+  const found = new Map<string | undefined, PciDevice[]>();
+  for (const device of job.pci) {
+    const list = found.get(device.host);
+    if (list === undefined) found.set(device.host, [device]);
+    else list.push(device);
+  }
+  return found;
+}
 
 export const isGpu = ({ text }: PciDevice): boolean => /^(?:3D|VGA)[^:]*: .*NVIDIA/i.test(text);
 

@@ -1,22 +1,17 @@
 /** A link that lost lanes, as lspci states it. */
-import type { Job } from '../../model/job.js';
 import type { PciDevice } from '../../model/machine.js';
 import { example, type Finding, type Rule } from '../rule.js';
-import { isAdapter, isBelow, isGpu } from './pci-devices.js';
+import { devicesByHost, isAdapter, isBelow, isGpu } from './pci-devices.js';
 
 /** The slot is as narrow, or all devices of the kind are alike: boards share the lanes of a slot among two. */
-function isByDesign(device: PciDevice, job: Job, bad: readonly PciDevice[]): boolean {
+function isByDesign(device: PciDevice, devices: readonly PciDevice[], bad: readonly PciDevice[]): boolean {
   const { width } = device.linkStatus!;
-  const ports = job.pci.filter(
-    ({ buses, ...one }) => buses !== undefined && isBelow(device, { ...one, buses }),
-  );
-  const port = ports.find(({ buses }) => buses!.secondary === Number.parseInt(device.id.slice(-7, -5), 16));
+  const bus = Number.parseInt(device.id.slice(-7, -5), 16);
+  const port = devices.find((one) => one.buses?.secondary === bus && isBelow(device, one));
   if (port?.linkCapable !== undefined && port.linkCapable.width <= width) return true;
   const isSame = (one: PciDevice): boolean =>
     isGpu(one) === isGpu(device) && isAdapter(one) === isAdapter(device);
-  const alike = job.pci.filter(
-    (one) => one.host === device.host && isSame(one) && one.linkStatus !== undefined,
-  );
+  const alike = devices.filter((one) => isSame(one) && one.linkStatus !== undefined);
   return alike.length > 1 && alike.every((one) => bad.includes(one) && one.linkStatus!.width === width);
 }
 
@@ -33,33 +28,36 @@ export const pcieLinkDegraded: Rule = {
     ),
   ],
   references: ['PCI Express: link status'],
-  find(job) {
-    // Speed falls on its own when a GPU idles; width does not.
-    const bad = job.pci.filter(
-      ({ linkStatus, linkCapable, ...device }) =>
-        linkStatus !== undefined &&
-        linkCapable !== undefined &&
-        linkStatus.width < linkCapable.width &&
-        (isGpu(device as PciDevice) || isAdapter(device as PciDevice)),
-    );
-    return bad
-      .filter((device) => !isByDesign(device, job, bad))
-      .map((device): Finding => {
-        const { id, host, linkStatus, linkCapable } = device;
-        return {
-          severity: 'warning',
-          confidence: 'certain',
-          text: `${host ?? ''} ${id} runs with ${linkStatus!.width} of ${linkCapable!.width} PCIe lanes`.trim(),
-          culprit: {
-            ...(host === undefined ? {} : { host }),
-            device: id,
-            width: linkStatus!.width,
-            expected: linkCapable!.width,
-          },
-          evidence: [linkStatus!.at],
-          repair: `Reseat or replace ${id} or its riser; until then keep jobs off it.`,
-          workaround: null,
-        };
-      });
-  },
+  find: (job) => [...devicesByHost(job).values()].flatMap(degraded),
 };
+
+/** The devices of one host. */
+function degraded(devices: readonly PciDevice[]): Finding[] {
+  // Speed falls on its own when a GPU idles; width does not.
+  const bad = devices.filter(
+    ({ linkStatus, linkCapable, ...device }) =>
+      linkStatus !== undefined &&
+      linkCapable !== undefined &&
+      linkStatus.width < linkCapable.width &&
+      (isGpu(device as PciDevice) || isAdapter(device as PciDevice)),
+  );
+  return bad
+    .filter((device) => !isByDesign(device, devices, bad))
+    .map((device): Finding => {
+      const { id, host, linkStatus, linkCapable } = device;
+      return {
+        severity: 'warning',
+        confidence: 'certain',
+        text: `${host ?? ''} ${id} runs with ${linkStatus!.width} of ${linkCapable!.width} PCIe lanes`.trim(),
+        culprit: {
+          ...(host === undefined ? {} : { host }),
+          device: id,
+          width: linkStatus!.width,
+          expected: linkCapable!.width,
+        },
+        evidence: [linkStatus!.at],
+        repair: `Reseat or replace ${id} or its riser; until then keep jobs off it.`,
+        workaround: null,
+      };
+    });
+}

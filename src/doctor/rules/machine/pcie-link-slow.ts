@@ -1,4 +1,5 @@
 /** A link that lost lanes or speed, as NCCL’s own tree of the machine shows it beside its siblings. */
+import { largest } from '../../model/extremes.js';
 import { firstOfEach, listed, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
@@ -25,7 +26,10 @@ export const pcieLinkSlow: Rule = {
     firstOfEach(job.processes, ({ host }) => host).flatMap(({ host, tree }): Finding[] =>
       (['GPU', 'NIC'] as const).flatMap((kind): Finding[] => {
         const all = tree?.devices.filter((one) => one.kind === kind && one.linkGBs > 0) ?? [];
-        const best = Math.max(0, ...all.map(({ linkGBs }) => linkGBs));
+        const best = largest(
+          all.map(({ linkGBs }) => linkGBs),
+          0,
+        );
         const slow = all.filter(({ linkGBs }) => linkGBs < NARROW * best);
         // Adapters of several kinds are usual; of GPUs, the odd one out is the fault.
         const isOdd = slow.length > 0 && slow.length * 3 <= all.length && kind === 'GPU';

@@ -1,6 +1,8 @@
 /** A measured bus bandwidth that is a fraction of what the GPUs’ links give. */
+
 import { expectations } from '../../expected.js';
 import { type BenchRun, hostsOfRun } from '../../model/bench.js';
+import { largest, smallest } from '../../model/extremes.js';
 import type { Job } from '../../model/job.js';
 import type { Place } from '../../model/place.js';
 import { nvlinkOf } from '../gpu-models.js';
@@ -69,12 +71,12 @@ function lowOf(run: BenchRun): Low | undefined {
   const links = run.devices.flatMap(({ gpu }) => nvlinkOf(gpu) ?? []);
   const large = run.rows.filter(({ bytes }) => bytes >= LARGE);
   if (links.length < 2 || links.length < run.devices.length || large.length === 0) return undefined;
-  const best = Math.max(...large.map(({ outOfPlace }) => outOfPlace.busGBs));
+  const best = largest(large.map(({ outOfPlace }) => outOfPlace.busGBs));
   const isInside = hostsOfRun(run).length === 1;
-  const limit = limitOf(run, Math.min(...links));
+  const limit = limitOf(run, smallest(links));
   if (best <= 0 || best >= limit) return undefined;
   const at = [...large.map((row) => row.at), ...(run.average === undefined ? [] : [run.average.at])];
-  const expected = isInside ? `more than ${Math.round(Math.min(...links) * 0.6)}` : 'more than 10';
+  const expected = isInside ? `more than ${Math.round(smallest(links) * 0.6)}` : 'more than 10';
   return { expected, measured: best, at };
 }
 

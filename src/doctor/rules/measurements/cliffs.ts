@@ -19,13 +19,15 @@ const SMALLEST = 1024 * 1024;
 export function cliffs(job: Job): Cliff[] {
   return job.benches.flatMap(({ rows }) => {
     const sorted = [...rows].sort((a, b) => a.bytes - b.bytes);
+    // The best of each row and all that come after it.
+    const bestFrom = sorted.map(({ outOfPlace }) => outOfPlace.busGBs);
+    for (let i = bestFrom.length - 2; i >= 0; i--) bestFrom[i] = Math.max(bestFrom[i]!, bestFrom[i + 1]!);
     const found: Cliff[] = [];
     for (let i = 1; i < sorted.length; i++) {
       const before = sorted[i - 1]!;
       const after = sorted[i]!;
-      const rest = sorted.slice(i);
       const limit = before.outOfPlace.busGBs / STEEP;
-      const isBelow = limit > 0 && rest.every(({ outOfPlace }) => outOfPlace.busGBs < limit);
+      const isBelow = limit > 0 && bestFrom[i]! < limit;
       const factor = before.outOfPlace.busGBs / Math.max(after.outOfPlace.busGBs, 1e-9);
       // Below, latency decides; and a last row alone must be slow in both of its measurements.
       const isLast = i === sorted.length - 1 && sorted.length > 2;

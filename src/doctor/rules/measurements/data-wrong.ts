@@ -1,4 +1,5 @@
 /** Results that nccl-tests compared and found wrong. */
+import { largest } from '../../model/extremes.js';
 import { some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
 
@@ -30,9 +31,9 @@ export const dataWrong: Rule = {
         text: `${Math.max(bad.length, 1)} measured size${bad.length === 1 ? '' : 's'} gave wrong results`,
         culprit: {
           rows: bad.length,
-          wrong: Math.max(
+          wrong: largest(
+            bad.map(({ outOfPlace, inPlace }) => Math.max(outOfPlace.wrong ?? 0, inPlace?.wrong ?? 0)),
             0,
-            ...bad.map(({ outOfPlace, inPlace }) => Math.max(outOfPlace.wrong ?? 0, inPlace?.wrong ?? 0)),
           ),
         },
         evidence: [...some(bad.map(({ at }) => at)), ...footers],

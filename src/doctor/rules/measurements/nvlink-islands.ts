@@ -1,5 +1,7 @@
 /** NVLink that joins only some GPUs of a host. */
+
 import { type BenchRun, hostsOfRun, largestRow } from '../../model/bench.js';
+import { largest, smallest } from '../../model/extremes.js';
 import type { LinkMatrix } from '../../model/machine.js';
 import { distinctPlaces, type Place } from '../../model/place.js';
 import { listed, some } from '../queries.js';
@@ -73,12 +75,12 @@ export const nvlinkIslands: Rule = {
       });
       const inside = runs.filter(({ isInside }) => isInside).map(({ best }) => best.outOfPlace.busGBs);
       const across = runs.filter(({ isInside }) => !isInside);
-      const fastest = Math.max(0, ...inside);
+      const fastest = largest(inside, 0);
       const isShown = across.some(({ best }) => best.outOfPlace.busGBs < BORDER * fastest);
       // Without measurements it is told only where the table is all there is.
       const isAlone = job.benches.length === 0 && job.processes.length === 0;
       if (!isShown && !isAlone) return [];
-      const slowest = Math.min(...across.map(({ best }) => best.outOfPlace.busGBs));
+      const slowest = smallest(across.map(({ best }) => best.outOfPlace.busGBs));
       return [
         {
           severity: 'info',

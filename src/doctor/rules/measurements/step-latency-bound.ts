@@ -1,5 +1,7 @@
 /** A bandwidth that follows the chunk size: every step costs a fixed time. */
+
 import { type BenchRun, largestRow } from '../../model/bench.js';
+import { largest, smallest } from '../../model/extremes.js';
 import { distinctPlaces, type Place } from '../../model/place.js';
 import { some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
@@ -25,7 +27,7 @@ function stepPoint(run: BenchRun): StepPoint | undefined {
   const rows = run.rows.filter(({ bytes }) => bytes >= 16 * chunk);
   if (name === undefined || !(chunk > 0) || rows.length < 2) return undefined;
   const rates = rows.map(({ outOfPlace }) => outOfPlace.algGBs);
-  const [least, most] = [Math.min(...rates), Math.max(...rates)];
+  const [least, most] = [smallest(rates), largest(rates)];
   // Flat over all sizes: what costs time is inside the steps.
   if (least < 0.9 * most) return undefined;
   const GBs = rates.reduce((a, b) => a + b) / rates.length;
@@ -50,7 +52,7 @@ export function fitSteps(points: readonly { chunk: number; us: number }[]): {
     points.reduce((a, { chunk, us }) => a + (chunk - meanX) * (us - meanY), 0) /
     points.reduce((a, { chunk }) => a + (chunk - meanX) ** 2, 0);
   const fixedUs = meanY - slope * meanX;
-  const error = Math.max(...points.map(({ chunk, us }) => Math.abs(fixedUs + slope * chunk - us) / us));
+  const error = largest(points.map(({ chunk, us }) => Math.abs(fixedUs + slope * chunk - us) / us));
   return { fixedUs, GBs: 1e-3 / slope, error };
 }
 
@@ -84,7 +86,10 @@ export const stepLatencyBound: Rule = {
     const { fixedUs, GBs, error } = fitSteps(points);
     const smallest = points.reduce((a, b) => (b.chunk < a.chunk ? b : a));
     if (!(fixedUs >= 2) || !(GBs > 0) || error > 0.1 || smallest.GBs > 0.75 * GBs) return [];
-    const wire = Math.max(0, ...job.wireTests.map(({ averageGBs }) => averageGBs));
+    const wire = largest(
+      job.wireTests.map(({ averageGBs }) => averageGBs),
+      0,
+    );
     const near = job.wireTests.filter(({ averageGBs }) => averageGBs >= 0.97 * wire);
     const test = job.benches.find(({ program }) => program !== undefined)?.program?.replace(/_perf$/, '');
     const round = (value: number): number => Math.round(value * 10) / 10;

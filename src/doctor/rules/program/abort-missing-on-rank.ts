@@ -1,4 +1,5 @@
 /** A rank that waits in a communicator that the others have aborted. */
+import { grouped } from '../../model/grouped.js';
 import type { Job } from '../../model/job.js';
 import { distinctPlaces, type Place } from '../../model/place.js';
 import type { Member, NcclProcess } from '../../model/process.js';
@@ -27,13 +28,12 @@ export const abortMissingOnRank: Rule = {
   ],
   references: ['NCCL user guide: ncclCommAbort, fault tolerance'],
   find(job) {
-    const byId = new Map<string, AbortState[]>();
-    for (const process of job.processes) {
-      for (const member of process.members) {
-        if (member.commId === undefined || member.started === undefined) continue;
-        byId.set(member.commId, [...(byId.get(member.commId) ?? []), { process, member }]);
-      }
-    }
+    const started = job.processes.flatMap((process) =>
+      process.members.flatMap((member): AbortState[] =>
+        member.commId === undefined || member.started === undefined ? [] : [{ process, member }],
+      ),
+    );
+    const byId = grouped(started, ({ member }) => member.commId);
     return [...byId.values()].flatMap((states): Finding[] => {
       const aborted = states.filter(({ member }) => member.abortStarted !== undefined);
       const silent = states.filter(

@@ -1,5 +1,7 @@
 /** Ranks that call different operations as the same one of their sequence. */
+
 import type { RankDump } from '../../model/dump.js';
+import { smallest } from '../../model/extremes.js';
 import { distinctPlaces } from '../../model/place.js';
 import { listed, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
@@ -40,7 +42,7 @@ function aheadOf(list: readonly RankDump[]): Finding[] {
     const operation = waitingIn(dump);
     return operation === undefined ? [] : [{ dump, operation }];
   });
-  const first = Math.min(...waiting.map(({ operation }) => operation.sequence));
+  const first = smallest(waiting.map(({ operation }) => operation.sequence));
   const stuck = waiting.filter(({ operation }) => operation.sequence === first);
   const ahead = waiting.filter(({ operation }) => operation.sequence > first);
   const name = stuck[0]?.operation.name ?? '';

@@ -1,5 +1,7 @@
 /** How far the ranks of a communicator came, by dumps of their operations. */
+
 import type { DumpedOperation, RankDump } from '../../model/dump.js';
+import { largest } from '../../model/extremes.js';
 
 const isOpen = ({ state }: DumpedOperation): boolean => state !== 'completed';
 
@@ -7,4 +9,7 @@ const isOpen = ({ state }: DumpedOperation): boolean => state !== 'completed';
 export const waitingIn = (dump: RankDump): DumpedOperation | undefined => dump.operations.find(isOpen);
 
 export const sizeOfGroup = (list: readonly RankDump[]): number =>
-  Math.max(list.length, ...list.map(({ size }) => size ?? 0));
+  largest(
+    list.map(({ size }) => size ?? 0),
+    list.length,
+  );

@@ -1,5 +1,7 @@
 /** Ranks that differ in the operation that they wait in. */
+
 import type { DumpedOperation, RankDump } from '../../model/dump.js';
+import { smallest } from '../../model/extremes.js';
 import { distinctPlaces } from '../../model/place.js';
 import { listed, some } from '../queries.js';
 import type { Finding } from '../rule.js';
@@ -30,21 +32,25 @@ export function mismatchIn(list: readonly RankDump[], wanted: 'operation' | 'typ
   // The first operation that is not completed everywhere: ranks that disagree do not get past it.
   const open = list.flatMap((dump) => waitingIn(dump)?.sequence ?? []);
   if (open.length === 0) return [];
-  const sequence = Math.min(...open);
-  const there = list.flatMap((dump) => {
+  const sequence = smallest(open);
+  const all = list.flatMap((dump) => {
     const operation = dump.operations.find((one) => one.sequence === sequence);
     return operation === undefined ? [] : [{ dump, operation }];
   });
-  if (there.length < 2) return [];
   const keys = [
     (one: DumpedOperation) => one.name,
     (one: DumpedOperation) => one.type,
     (one: DumpedOperation) => (UNEVEN.test(one.name) ? '' : one.size),
   ];
   const names = ['operation', 'type', 'count'] as const;
-  const wrong = keys.findIndex((key) => new Set(there.map(({ operation }) => key(operation))).size > 1);
+  // A dump that does not tell it is not compared.
+  const telling = keys.map((tell) => all.filter(({ operation }) => tell(operation) !== undefined));
+  const wrong = keys.findIndex(
+    (tell, i) => new Set(telling[i]!.map(({ operation }) => tell(operation))).size > 1,
+  );
   if (wrong < 0) return [];
   const key = keys[wrong]!;
+  const there = telling[wrong]!;
   const usual = majority(there.map(({ operation }) => key(operation)));
   const odd = usual === undefined ? there : there.filter(({ operation }) => key(operation) !== usual);
   const { dump, operation } = odd[0]!;

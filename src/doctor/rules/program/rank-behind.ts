@@ -1,5 +1,7 @@
 /** A rank that did not call what the others wait in, as dumps, watchdogs or logs of calls tell. */
+
 import type { RankDump } from '../../model/dump.js';
+import { smallest } from '../../model/extremes.js';
 import { distinctPlaces } from '../../model/place.js';
 import { listed, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
@@ -94,7 +96,7 @@ export const rankBehind: Rule = {
         return operation === undefined ? [] : [{ dump, operation }];
       });
       if (waiting.length === 0) return [];
-      const missing = Math.min(...waiting.map(({ operation }) => operation.sequence));
+      const missing = smallest(waiting.map(({ operation }) => operation.sequence));
       const late = list.filter(({ operations }) => (operations.at(-1)?.sequence ?? 0) < missing);
       if (late.length === 0) {
         const blocked = blockedRanks(list, missing);

@@ -1,4 +1,5 @@
 /** Ranks that launched fewer operations than others, as RAS counts them. */
+import { largest } from '../../model/extremes.js';
 import { distinctPlaces } from '../../model/place.js';
 import type { RasCount } from '../../model/ras.js';
 import { listed } from '../queries.js';
@@ -6,7 +7,7 @@ import { example, type Finding, type Rule } from '../rule.js';
 
 /** Ranks of a mismatch by whether they are behind the highest count. */
 function behind(counts: readonly RasCount[]) {
-  const top = Math.max(...counts.map(({ operation }) => operation));
+  const top = largest(counts.map(({ operation }) => operation));
   const ahead = counts.filter(({ operation }) => operation === top);
   const late = counts.filter(({ operation }) => operation < top);
   const ranksOf = (list: readonly RasCount[]): number[] | undefined =>

@@ -2,8 +2,10 @@
  * What ranks say about their operations without a flight recorder: watchdogs name the operation that did not finish and
  * how far the rank had come, and logs of NCCL name each call. Put into the form of dumps, the same rules apply.
  */
+
 import type { DumpedOperation, RankDump } from '../../model/dump.js';
 import type { FrameworkEvent } from '../../model/framework.js';
+import { grouped } from '../../model/grouped.js';
 import type { Job } from '../../model/job.js';
 import { isMessage } from './watchdogs.js';
 
@@ -24,17 +26,10 @@ export function reportedGroups(job: Job): RankDump[][] {
 export const lonelyDumps = (job: Job): RankDump[] =>
   byCommunicator(job.dumps.flatMap(collectivesOf)).flatMap((list) => (list.length === 1 ? list : []));
 
-export function byCommunicator(all: readonly RankDump[]): RankDump[][] {
-  const found = new Map<string, RankDump[]>();
-  for (const dump of all) {
-    // Groups of the same name with other ranks, as libraries make them, are others.
-    const key = JSON.stringify([dump.communicator, dump.members]);
-    const list = found.get(key);
-    if (list === undefined) found.set(key, [dump]);
-    else list.push(dump);
-  }
-  return [...found.values()];
-}
+/** Groups of the same name with other ranks, as libraries make them, are others. */
+export const byCommunicator = (all: readonly RankDump[]): RankDump[][] => [
+  ...grouped(all, (dump) => JSON.stringify([dump.communicator, dump.members])).values(),
+];
 
 function collectivesOf(dump: RankDump): RankDump[] {
   const operations = dump.operations.filter(({ message }) => message === undefined);
@@ -141,10 +136,11 @@ function fromCalls(job: Job): RankDump[] {
         : [{ host, commId, rank, size: member.size, lastCall }];
     }),
   );
+  const tops = new Map<string, number>();
+  for (const { commId, lastCall } of members)
+    tops.set(commId, Math.max(tops.get(commId) ?? 0, lastCall.opCount));
   return members.map(({ host, commId, rank, size, lastCall }): RankDump => {
-    const top = Math.max(
-      ...members.filter((one) => one.commId === commId).map((one) => one.lastCall.opCount),
-    );
+    const top = tops.get(commId)!;
     return {
       rank,
       host,

@@ -1,4 +1,5 @@
 /** Time-outs of watchdogs, and who reported none. */
+import { largest } from '../../model/extremes.js';
 import type { Job } from '../../model/job.js';
 import type { Place } from '../../model/place.js';
 import { listed, some } from '../queries.js';
@@ -69,7 +70,7 @@ function silentRanks(job: Job, waiting: readonly number[]): number[] {
     ...job.events.flatMap(({ rank }) => rank ?? []),
     ...job.processes.flatMap(({ members }) => members.flatMap(({ size }) => (size ?? 1) - 1)),
   ];
-  const size = 1 + Math.max(-1, ...known);
+  const size = 1 + largest(known, -1);
   // Groups of some of the ranks, or a log of one rank, leave gaps that mean nothing.
   if (size > 65_536 || waiting.length <= size / 2) return [];
   return Array.from({ length: size }, (_, rank) => rank).filter((rank) => !waiting.includes(rank));

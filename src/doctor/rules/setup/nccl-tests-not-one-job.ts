@@ -1,5 +1,7 @@
 /** Without MPI, mpirun starts nccl-tests many times, each alone as rank 0 of 1. */
-import { type BenchRun, hostsOfRun } from '../../model/bench.js';
+
+import { hostsOfRun } from '../../model/bench.js';
+import { grouped } from '../../model/grouped.js';
 import { distinctPlaces } from '../../model/place.js';
 import { some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
@@ -20,8 +22,7 @@ export const ncclTestsNotOneJob: Rule = {
   ],
   references: ['nccl-tests: README, MPI=1'],
   find(job) {
-    const byFile = new Map<string, BenchRun[]>();
-    for (const run of job.benches) byFile.set(run.at.file, [...(byFile.get(run.at.file) ?? []), run]);
+    const byFile = grouped(job.benches, ({ at }) => at.file);
     return [...byFile.values()].flatMap((runs): Finding[] => {
       const starts = runs.filter(({ devices }) => devices.length > 0);
       const pids = new Set(starts.flatMap(({ devices }) => devices.map(({ pid, host }) => `${host}:${pid}`)));
