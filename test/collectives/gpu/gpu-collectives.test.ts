@@ -1,5 +1,6 @@
 /** Programs for GPUs in the interpreter: several ranks, blocks and threads, all schedules of a seed, weak memory. */
 import { describe, expect, it } from 'vitest';
+import { areaLayout } from '#src/collectives/gpu/area.js';
 import {
   type Copies,
   GPU_COLLECTIVES,
@@ -11,7 +12,7 @@ import { explore } from '#src/kernel/interpreter/explore.js';
 import type { MachineOptions } from '#src/kernel/interpreter/machine.js';
 import { encode } from '#src/kernel/numeric.js';
 import { pick, random } from '../random-call.js';
-import { gpuBufferElements, type SimulatedGpuCall, SimulatedGpuTeam } from './gpu-team.js';
+import { gpuBufferElements, type SimulatedGpuCall, SimulatedGpuTeam, SMALL_AREA } from './gpu-team.js';
 
 /** Multiplies the numbers of seeds, for long runs by hand. */
 const EFFORT = Number(process.env.TUTTI_TEST_EFFORT ?? 1);
@@ -147,6 +148,48 @@ describe('LL128 programs on GPUs', () => {
       { seeds: 2 * EFFORT },
     );
     expect(runs).toBe(4 * EFFORT);
+  });
+});
+
+describe('LL128 lines', () => {
+  const bytes = 960;
+  const call = (changes: Partial<SimulatedGpuCall> = {}): SimulatedGpuCall => ({
+    ...{ collective: 'allGather', type: 'uint8', op: 'sum', root: 0, count: bytes, shape: LL128(1, 1) },
+    ...changes,
+  });
+
+  it('hold fifteen words of data and the number of their round in 128 bytes [C09-11]', () => {
+    const machine = { seed: 1, memory: 'strong', warpSize: 32 } as const;
+    const team = new SimulatedGpuTeam(machine, { ranks: 2 });
+    const inputs = [0, 1].map((rank) =>
+      Array.from({ length: bytes }, (_, i) => BigInt((7 * i + rank) % 256)),
+    );
+    const check = team.launch(call(), inputs, team.streams());
+    team.machine.run();
+    check();
+    // Round 1 goes into the second bank of the other rank's area; there is one peer.
+    const { lines128, slot128Bytes } = areaLayout(2, SMALL_AREA);
+    const words = team.machine.readArray(team.areas[1]! + lines128 + slot128Bytes, BigUint64Array, 8 * 16);
+    const lines = Array.from({ length: 8 }, (_, i) => [...words.subarray(16 * i, 16 * i + 16)]);
+    expect(lines.map((line) => line[15])).toEqual(new Array(8).fill(1n));
+    const sent = new BigUint64Array(Uint8Array.from(inputs[0]!, Number).buffer);
+    const payload = lines.flatMap((line) => line.slice(0, 15));
+    expect([...payload].sort()).toEqual([...sent].sort());
+    // The lines of the first half hold data in their order.
+    expect(lines.slice(0, 4).map((line) => line[14])).toEqual([14, 30, 46, 62].map((i) => sent[i]));
+  });
+
+  it('carry the same data whatever the alignment of buffers', () => {
+    for (const unalign of [
+      [0, 0],
+      [1, 0],
+      [8, 3],
+      [15, 16],
+    ]) {
+      const next = random(unalign[0]!);
+      const one = call({ collective: 'allReduce', count: 1 + Math.floor(next() * bytes), unalign });
+      run({ seed: 5, memory: 'weak', warpSize: 32 }, 2, [one], next);
+    }
   });
 });
 

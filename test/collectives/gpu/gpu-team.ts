@@ -131,6 +131,11 @@ export class SimulatedGpuTeam {
     }
   }
 
+  /** Addresses of the areas, by rank. */
+  get areas(): readonly number[] {
+    return this.#areas;
+  }
+
   streams(): Stream[] {
     return this.#areas.map((_, rank) => this.machine.stream(rank));
   }
