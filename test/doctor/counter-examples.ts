@@ -700,6 +700,13 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
     dumps('all completed', op(7, 'completed'), op(7, 'completed')),
     dumps('all are in the same', op(8, 'started'), op(8, 'started')),
   ],
+  'gpu-lost': [
+    one(
+      'all answer',
+      'GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-0)',
+      'GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-1)',
+    ),
+  ],
   'message-unmatched': [
     dumps('both ends were called', op(8, 'started', 'send 0->1'), op(8, 'started', 'recv 1<-0')),
     dumps(

@@ -329,3 +329,165 @@ describe('Xids', () => {
     expect(await seen(64)).toEqual(['xid error certain']);
   });
 });
+
+describe('hosts that talk over TCP', () => {
+  const job = (...lines: string[]): string[] => [
+    ...lines,
+    'n4:7:8 [0] NCCL INFO Using network Socket',
+    'n4:7:8 [0] NCCL INFO comm 0x1 rank 0 nRanks 4 nNodes 2 localRanks 2 localRank 0 MNNVL 0',
+  ];
+  const say = (what: string): string => `n4:7:8 [0] ${what}`;
+
+  it('should not where something shows that they have, or want, a faster network', async () => {
+    for (const [sign, severity] of [
+      [say('NCCL INFO NCCL_IB_HCA set by environment to =mlx5_4'), 'error'],
+      [say('NCCL INFO FI_PROVIDER set by environment to efa'), 'error'],
+      [say('NCCL INFO NCCL_IB_TC set by environment to 106.'), 'warning'],
+      [say('misc/ibvwrap.cc:99 NCCL WARN Call to ibv_open_device failed'), 'error'],
+      [say('transport/net_ib.cc:99 NCCL WARN NET/IB : Unable to open device mlx5_4'), 'error'],
+      [say('NCCL INFO NET/OFI aws-ofi-nccl initialization failed'), 'error'],
+      ['libibverbs: Warning: no userspace device-specific driver found for /sys/class/x/uverbs2', 'error'],
+      ['51:00.0 Ethernet controller: Amazon.com, Inc. Elastic Fabric Adapter (EFA)', 'error'],
+    ] as const) {
+      const [first, ...more] = await read(...job(sign));
+      expect(more, sign).toEqual([]);
+      expect(first, sign).toMatchObject({ id: 'net-socket-fallback', severity });
+    }
+  });
+
+  it('may where nothing does, or where the variable asks for TCP', async () => {
+    expect(await read(...job())).toEqual([]);
+    expect(await read(...job(say('NCCL INFO FI_PROVIDER set by environment to tcp')))).toEqual([]);
+    expect(
+      await read(...job('00:05.0 Ethernet controller: Amazon.com, Inc. Elastic Network Adapter')),
+    ).toEqual([]);
+  });
+
+  it('are several where ranks reach each other over the network only', async () => {
+    const edge = say('NCCL INFO Channel 00/0 : 3[1] -> 0[0] [receive] via NET/Socket/0');
+    const failed = say('find_ofi_provider:9 NCCL WARN NET/OFI Could not find any optimal provider');
+    const lines = [failed, say('NCCL INFO Using network Socket')];
+    expect((await read(...lines, edge)).map(({ id }) => id)).toEqual(['net-socket-fallback']);
+    const forced = say('NCCL INFO NCCL_SHM_DISABLE set by environment to 1.');
+    expect((await read(forced, ...lines, edge)).map(({ id }) => id)).not.toContain('net-socket-fallback');
+  });
+});
+
+describe('GPUDirect RDMA', () => {
+  const job = (localRanks: number, via: string): string[] => [
+    "n4:7:8 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_4'",
+    `n4:7:8 [0] NCCL INFO comm 0x1 rank 0 nRanks ${2 * localRanks} nNodes 2 localRanks ${localRanks} localRank 0 MNNVL 0`,
+    `n4:7:8 [0] NCCL INFO Channel 00/0 : 9[1] -> 0[0] [receive] via ${via}`,
+  ];
+
+  it('that NCCL itself calls disabled is missed, on small hosts less surely', async () => {
+    expect(brief(await read(...job(8, 'NET/IB/0')))).toEqual(['gdr-off error likely']);
+    expect(brief(await read(...job(2, 'NET/IB/0')))).toEqual(['gdr-off warning likely']);
+    expect(await read(...job(8, 'NET/IB/0/GDRDMA'))).toEqual([]);
+  });
+});
+
+describe('runs of nccl-tests on pairs of hosts', () => {
+  const run = (a: string, b: string, GBs: number, pid: number): string[] => [
+    '# Using devices',
+    ...[a, b].map(
+      (host, rank) =>
+        `#  Rank  ${rank} Group  0 Pid   ${pid + rank} on ${host} device  0 [0000:1b:00] NVIDIA H100 80GB HBM3`,
+    ),
+    '#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong',
+    `  4294967296    1073741824     float     sum      -1   1000   ${GBs}   ${GBs}    N/A   1000   ${GBs}   ${GBs}    N/A`,
+    `# Avg bus bandwidth    : ${GBs}`,
+  ];
+
+  it('name the host that is slow with all others, in one file or in several', async () => {
+    const runs = [run('e1', 'e2', 21, 100), run('e1', 'e3', 47, 200), run('e3', 'e2', 22, 300)];
+    for (const verdicts of [
+      await read(...runs.flat()),
+      await told(Object.fromEntries(runs.map((one, i) => [`${i}.txt`, one]))),
+    ])
+      expect(verdicts).toMatchObject([
+        { id: 'slow-node', culprit: { host: 'e2', measuredGBs: 21, othersGBs: 47 } },
+      ]);
+  });
+
+  it('name nobody where all are alike', async () => {
+    const runs = [run('e1', 'e2', 45, 100), run('e1', 'e3', 47, 200), run('e3', 'e2', 46, 300)];
+    expect((await read(...runs.flat())).map(({ id }) => id)).not.toContain('slow-node');
+  });
+});
+
+describe('ports and links', () => {
+  const port = (name: string, state: string, physical: string): string[] => [
+    `CA '${name}'`,
+    '\tPort 1:',
+    `\t\tState: ${state}`,
+    `\t\tPhysical state: ${physical}`,
+    '\t\tLink layer: InfiniBand',
+  ];
+
+  it('that look for their partner are a warning, those that are switched off are not', async () => {
+    const up = port('mlx5_2', 'Active', 'LinkUp');
+    expect(brief(await read(...up, ...port('mlx5_5', 'Down', 'Polling')))).toEqual([
+      'ib-port-down warning possible',
+    ]);
+    expect(brief(await read(...up, ...port('mlx5_5', 'Initializing', 'LinkUp')))).toEqual([
+      'ib-port-down warning possible',
+    ]);
+    expect(await read(...up, ...port('mlx5_5', 'Down', 'Disabled'))).toEqual([]);
+  });
+
+  const matrix = (cell: (a: number, b: number) => string): string[] => {
+    const all = [0, 1, 2, 3];
+    return [
+      `\t${all.map((one) => `GPU${one}`).join('\t')}\tCPU Affinity`,
+      ...all.map(
+        (a) =>
+          `GPU${a}\t${all.map((b) => (a === b ? ' X ' : cell(Math.min(a, b), Math.max(a, b)))).join('\t')}\t0-31`,
+      ),
+    ];
+  };
+
+  it('of pairs of GPUs that have fewer NVLinks than nearly all others are missed', async () => {
+    const odd = await read(...matrix((a, b) => (a === 0 && b === 3 ? 'PHB' : 'NV4')));
+    expect(odd).toMatchObject([{ id: 'nvlink-down', culprit: { gpus: [0, 3] } }]);
+    expect(await read(...matrix(() => 'NV4'))).toEqual([]);
+    // Bridges join pairs.
+    const bridges = await read(...matrix((a, b) => (a + 1 === b && a % 2 === 0 ? 'NV4' : 'SYS')));
+    expect(bridges.map(({ id }) => id)).not.toContain('nvlink-down');
+  });
+
+  it('of one GPU that carry less than those of the others, in NCCL’s tree, are missed', async () => {
+    const tree = (...GBs: number[]): string[] =>
+      ['=== System : maxBw 370.0 totalBw 370.0 ===', 'CPU/0-0 (1/2/-1)']
+        .concat(
+          GBs.flatMap((one, i) => [
+            `+ PCI[24.0] - GPU/0-${i + 1}b000 (${i})`,
+            `              + NVL[${one}.0] - NVS/0`,
+          ]),
+        )
+        .map((line) => `n4:7:8 [0] NCCL INFO ${line}`);
+    const odd = await read(...tree(370, 340, 370, 370));
+    expect(odd).toMatchObject([
+      { id: 'nvlink-down', culprit: { host: 'n4', device: '2b000', measuredGBs: 340 } },
+    ]);
+    // Another communicator prints the same tree again.
+    expect(await read(...tree(370, 370, 370, 370), ...tree(370, 370, 370, 370))).toEqual([]);
+  });
+
+  it('that the driver refuses are told of as NCCL warns', async () => {
+    const warning = (what: string): string =>
+      `n4:7:8 [0] graph/paths.cc:99 NCCL WARN P2P is disabled between ${what} GPUs 5 and 3. This should not be the case`;
+    expect(await read(warning('NVLINK connected'))).toMatchObject([
+      { id: 'nvlink-down', culprit: { host: 'n4', gpus: [5, 3] } },
+    ]);
+  });
+
+  it('of GPUs that nvidia-smi cannot reach name the GPU', async () => {
+    for (const line of [
+      'Unable to determine the device handle for GPU0000:8D:00.0: Unknown Error',
+      'Unable to determine the device handle for GPU 0000:8D:00.0: GPU is lost.  Reboot the system to recover this GPU',
+      'Unable to determine the device handle for GPU3: 0000:8D:00.0: Unknown Error',
+    ])
+      expect(await read(line), line).toMatchObject([{ id: 'gpu-lost', culprit: { device: '0000:8D:00.0' } }]);
+  });
+});

@@ -101,6 +101,7 @@ export type KernelEvent = OnHost &
   (
     | { readonly kind: 'xid'; readonly number: number; readonly device: string; readonly text: string }
     | { readonly kind: 'outOfMemory'; readonly pid: number | undefined; readonly text: string }
+    | { readonly kind: 'gpuLost'; readonly device: string; readonly text: string }
     | { readonly kind: 'iommuFault'; readonly text: string }
   );
 

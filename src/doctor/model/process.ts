@@ -98,6 +98,8 @@ export interface TreeDevice {
   readonly isOnCpu: boolean;
   readonly linkGBs: number;
   readonly at: Place;
+  /** To other GPUs or their switches, all together; absent where the tree has no such line below it. */
+  nvlinkGBs?: number;
 }
 
 export interface SystemTree {
@@ -132,6 +134,8 @@ export interface NcclProcess {
   readonly environment: Map<string, Stated<string>>;
   hcas: Stated<readonly Hca[]> | undefined;
   noIbDevice: Place | undefined;
+  /** `GPU Direct RDMA Disabled for HCA 0`, the first such line. */
+  gpuDirectOff: Place | undefined;
   sockets: Stated<readonly SocketInterface[]> | undefined;
   network: Stated<string> | undefined;
   readonly libraryFailures: LibraryFailure[];
@@ -180,6 +184,7 @@ export function newProcess(host: string, pid: number, first: Place, isQuoted = f
     environment: new Map(),
     hcas: undefined,
     noIbDevice: undefined,
+    gpuDirectOff: undefined,
     sockets: undefined,
     network: undefined,
     libraryFailures: [],

@@ -49,6 +49,17 @@ export type Trouble =
   /** Memory could not be registered with the adapter. */
   | { readonly kind: 'registration'; readonly call: string; readonly reason: string }
   | { readonly kind: 'noNetwork' }
+  /** A plugin was loaded and found nothing that it could use. */
+  | { readonly kind: 'pluginInit' }
+  /** An adapter is there and could not be opened. */
+  | { readonly kind: 'openDevice' }
+  /** GPUs that are connected may not reach each other. */
+  | {
+      readonly kind: 'p2pOff';
+      readonly from: number | undefined;
+      readonly to: number | undefined;
+      readonly isNvlink: boolean;
+    }
   | { readonly kind: 'misuse'; readonly what: string }
   /** A call got an argument that is refused. */
   | { readonly kind: 'argument'; readonly what: string }

@@ -100,7 +100,8 @@ export function ncclTestsReader(context: FileContext): LineReader & { fragment(t
     }
     const device = DEVICE.exec(line);
     if (device !== null) {
-      const run = context.bench ?? begin();
+      // A list of devices below a table is that of the next run.
+      const run = context.bench === undefined || context.bench.rows.length > 0 ? begin() : context.bench;
       run.devices.push({
         rank: Number(device[1]),
         pid: Number(device[2]),

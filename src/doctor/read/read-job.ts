@@ -36,6 +36,7 @@ import {
   moduleReader,
   settingsReader,
   socketSummaryReader,
+  verbsReader,
 } from './tools/system.js';
 
 import { unwrapped } from './wrapped-lines.js';
@@ -161,6 +162,7 @@ class FileReader {
       wireReader(context),
       pairReader(context),
       settingsReader(context),
+      verbsReader(context),
       diskReader(context),
       socketSummaryReader(context),
       moduleReader(context),

@@ -24,6 +24,7 @@ import { shmInsteadOfP2p } from './environment/shm-instead-of-p2p.js';
 import { socketThreadsLimit } from './environment/socket-threads-limit.js';
 import { cudaDriverTooOld } from './machine/cuda-driver-too-old.js';
 import { cudaFailure } from './machine/cuda-failure.js';
+import { gpuLost } from './machine/gpu-lost.js';
 import { iommuFault } from './machine/iommu-fault.js';
 import { nvlinkDown } from './machine/nvlink-down.js';
 import { nvlsBindFailed } from './machine/nvls-bind-failed.js';
@@ -124,6 +125,7 @@ export const RULES: readonly Rule[] = [
   pcieLinkSlow,
   iommuFault,
   xid,
+  gpuLost,
   nvlsBindFailed,
   nvlsUnavailable,
   gdrMissingOnNode,

@@ -6,10 +6,10 @@
 import type { NcclProcess } from '../../model/process.js';
 import { type FileContext, here } from '../file-context.js';
 
-const SET = /^(NCCL_\w+) set by environment to (.*)$/;
+const SET = /^((?:NCCL|FI|OFI)_\w+) set by environment to (.*)$/;
 
 export function readEnvironment(process: NcclProcess, text: string, context: FileContext): boolean {
-  if (!text.startsWith('NCCL_')) return false;
+  if (!/^(?:NCCL|FI|OFI)_/.test(text)) return false;
   const found = SET.exec(text);
   if (found === null) return false;
   const value = found[2]!.trim().replace(/^(-?\d+)\.$/, '$1');

@@ -26,7 +26,9 @@ export function readNetwork(process: NcclProcess, text: string, context: FileCon
     if (text.startsWith('NET/IB : No device found')) process.noIbDevice ??= here(context);
     else if (/^NET\/(?:IB|OFI|[A-Za-z]\w*) : Using \[0\]/.test(text)) readUsing(process, text, context);
     else if (/^NET\/\w*Plugin/.test(text)) readLibrary(process, text, context);
-    else if (text.includes('async event')) return false; // a trouble
+    else if (text.includes('async event') || text.includes('initialization failed'))
+      return false; // a trouble
+    else if (text.startsWith('NET/IB : GPU Direct RDMA Disabled')) process.gpuDirectOff ??= here(context);
     return true;
   }
   const using = USING.exec(text);

@@ -1,11 +1,16 @@
 /**
  * NCCL's tree of the machine: `=== System : maxBw 12.0 totalBw 370.8 ===` and the indented lines below it.
  */
-import type { NcclProcess } from '../../model/process.js';
+import type { NcclProcess, SystemTree, TreeDevice } from '../../model/process.js';
 import { type FileContext, here } from '../file-context.js';
 
 const SYSTEM = /^=== System : maxBw ([\d.]+) totalBw ([\d.]+) ===/;
 const LINK = /^( *)\+ PCI\[([\d.]+)\] - (GPU|NIC)\/(?:\d+-)?([0-9a-fA-F]+)/;
+
+const NVLINK = /^ *\+ NVL\[([\d.]+)\] - (?:GPU|NVS|CPU)\//;
+
+/** The device whose lines are read, where it was not in the tree before. */
+const isNew = new WeakMap<SystemTree, TreeDevice>();
 
 /** A tree is read once per process; later ones repeat it. */
 export function readTree(process: NcclProcess, text: string, context: FileContext): boolean {
@@ -26,17 +31,28 @@ export function readTree(process: NcclProcess, text: string, context: FileContex
     tree.cpus.push(here(context));
     return true;
   }
+  const nvlink = NVLINK.exec(text);
+  if (nvlink !== null) {
+    const gpu = tree.devices.at(-1);
+    // Trees of later communicators repeat the lines.
+    if (gpu?.kind === 'GPU' && isNew.get(tree) === gpu)
+      gpu.nvlinkGBs = (gpu.nvlinkGBs ?? 0) + Number(nvlink[1]);
+    return true;
+  }
   const found = LINK.exec(text);
+  isNew.delete(tree);
   if (found === null) return text.startsWith(' ') && text.trimStart().startsWith('+ ');
   const id = found[4]!.toLowerCase();
   if (!tree.devices.some((one) => one.id === id && one.kind === found[3])) {
-    tree.devices.push({
+    const device: TreeDevice = {
       kind: found[3] as 'GPU' | 'NIC',
       id,
       isOnCpu: found[1] === '',
       linkGBs: Number(found[2]),
       at: here(context),
-    });
+    };
+    tree.devices.push(device);
+    isNew.set(tree, device);
   }
   return true;
 }

@@ -98,6 +98,20 @@ const RECOGNISERS: readonly Recogniser[] = [
       event: event!.trim().toLowerCase(),
     }),
   ],
+  ['ibv_open_device', /failed/, () => ({ kind: 'openDevice' })],
+  ['Unable to open device', /./, () => ({ kind: 'openDevice' })],
+  ['optimal provider', /NET\/OFI/, () => ({ kind: 'pluginInit' })],
+  ['initialization failed', /^NET\/\w+ /, () => ({ kind: 'pluginInit' })],
+  [
+    'P2P is disabled between',
+    /between (NVLINK )?connected GPUs (\d+) and (\d+)/,
+    ([, nvlink, from, to]) => ({
+      kind: 'p2pOff',
+      from: number(from),
+      to: number(to),
+      isNvlink: nvlink !== undefined,
+    }),
+  ],
   [
     'ibv_reg_mr',
     /Call to (ibv_reg_\w+) failed(?: with error)?[ :]*(.*)/,

@@ -2,14 +2,29 @@
  * `nvidia-smi -L` and `nvidia-smi nvlink -s`: GPUs and the speed of their NVLinks.
  */
 import type { GpuLinks } from '../../model/machine.js';
+import { detached } from '../detached.js';
 import { type FileContext, here, kind, type LineReader } from '../file-context.js';
 
 const GPU = /^GPU (\d+): (.+?) \(UUID: /;
+const LOST = /Unable to determine the device handle for (?:GPU ?)?(?:\d+: )?([0-9A-Fa-f:.]+?):? ([A-Z].*)$/;
 const LINK = /^\s+Link (\d+): (?:([\d.]+) GB\/s|(<?inactive>?|N\/A|<?not supported>?))/i;
 
 export function gpuReader(context: FileContext): LineReader {
   let gpu: GpuLinks | undefined;
   return (line) => {
+    const lost = line.includes('Unable to determine the device handle')
+      ? LOST.exec(line.slice(0, 300))
+      : null;
+    if (lost !== null) {
+      context.job.kernelEvents.push({
+        host: context.host,
+        at: here(context),
+        kind: 'gpuLost',
+        device: lost[1]!,
+        text: detached(lost[2]!.trim()),
+      });
+      return kind(context, 'nvidia-smi');
+    }
     const found = line.startsWith('GPU ') ? GPU.exec(line.slice(0, 300)) : null;
     if (found !== null) {
       gpu = { host: context.host, at: here(context), gpu: Number(found[1]), name: found[2]!, links: [] };

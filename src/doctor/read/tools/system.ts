@@ -2,6 +2,7 @@
  * Limits and states of the system: sysctl, ulimit, df, ss, lsmod, counters of adapters, the kernel's log.
  */
 import type { KernelModules } from '../../model/machine.js';
+import { detached } from '../detached.js';
 import { type FileContext, here, kind, type LineReader } from '../file-context.js';
 import { bytesOf } from '../quantity.js';
 
@@ -115,6 +116,25 @@ export function counterReader(context: FileContext): LineReader {
       value: Number(found[2]),
     });
     return kind(context, 'counters');
+  };
+}
+
+/** The library found an adapter in the system, and nothing in the image that drives it. */
+const NO_DRIVER = /^libibverbs: Warning: no userspace device-specific driver found for (\S+)/;
+
+/** What the library of adapters says on standard error, before NCCL's lines. */
+export function verbsReader(context: FileContext): LineReader {
+  return (line) => {
+    if (!line.startsWith('libibverbs: ')) return false;
+    const found = NO_DRIVER.exec(line.slice(0, 300));
+    if (found !== null)
+      context.job.values.push({
+        host: context.host,
+        at: here(context),
+        name: 'libibverbs.driverless',
+        value: detached(found[1]!),
+      });
+    return kind(context, 'libibverbs');
   };
 }
 

@@ -27,17 +27,29 @@ export const gdrOff: Rule = {
       ({ names }) =>
         names.has('ib_uverbs') && ![...names.keys()].some((name) => /peermem|nv_peer_mem/.test(name)),
     );
-    if (!isOff || lacking.length === 0) return [];
+    const told = all.flatMap(({ host }) =>
+      job.processes.flatMap((one) => (one.host === host ? (one.gpuDirectOff ?? []) : [])),
+    );
+    const isTold = told.length > 0;
+    if (!isOff || (lacking.length === 0 && !isTold)) return [];
+    // Cards for desktops cannot do it: only on hosts of the size for training it is surely missed.
+    const isMissed =
+      lacking.length > 0 ||
+      job.processes.some(({ members }) =>
+        members.some(({ localRanks, size }) => (localRanks ?? size ?? 0) >= 8),
+      );
+    const without = lacking.flatMap(({ host }) => host ?? []);
     const hosts = all.map(({ host }) => host);
     return [
       {
-        severity: 'error',
+        severity: isMissed ? 'error' : 'warning',
         confidence: 'likely',
-        text: `no network edge uses GPUDirect RDMA, and nvidia-peermem is not loaded on ${listed(lacking.flatMap(({ host }) => host ?? []))}`,
+        text: `no network edge uses GPUDirect RDMA, ${lacking.length === 0 ? `and NCCL says that it is disabled on ${listed([...new Set(hosts)])}` : `and nvidia-peermem is not loaded${without.length === 0 ? '' : ` on ${listed(without)}`}`}`,
         culprit: { hosts, module: 'nvidia_peermem' },
         evidence: distinctPlaces([
           ...some(all.map(({ edges: own }) => own[0]!.at)),
           ...lacking.map(({ at }) => at),
+          ...some(told, 8),
         ]),
         repair:
           'Load the peer-memory module on all hosts (modprobe nvidia-peermem, keep it loaded at boot), or use an open-kernel driver with DMA-BUF.',

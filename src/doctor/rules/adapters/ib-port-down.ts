@@ -45,15 +45,19 @@ export const ibPortDown: Rule = {
           selects(process.environment.get('NCCL_IB_HCA')?.value, device, port.port) ??
           (host !== process.host && process.hcas?.value.some(({ name }) => name === device) === true),
       );
-      if (!isUsed) return [];
+      // Ports that nobody needs are disabled: one that looks for its partner, or waits for its number, is to be used.
+      const isWanted =
+        port.linkLayer === 'InfiniBand' &&
+        (/polling/i.test(port.physical ?? '') || /^INIT/.test(state.value));
+      if (!isUsed && !isWanted) return [];
       return [
         {
-          severity: 'error',
-          confidence: 'likely',
-          text: `${host ?? ''} ${device} port ${port.port} is ${state.value}`.trim(),
+          severity: isUsed ? 'error' : 'warning',
+          confidence: isUsed ? 'likely' : 'possible',
+          text: `${host ?? ''} ${device} port ${port.port} is ${state.value}${isUsed ? '' : `, and not disabled as spare ones are${port.physical === undefined ? '' : ` (${port.physical})`}`}`.trim(),
           culprit: { ...(host === undefined ? {} : { host }), hca: device, port: port.port },
           evidence: [state.at],
-          repair: `Bring ${device} port ${port.port} up: cable, switch port${state.value === 'INIT' ? ', subnet manager' : ''}.`,
+          repair: `Bring ${device} port ${port.port} up: cable, switch port${/^INIT/.test(state.value) ? ', subnet manager' : ''}.`,
           workaround: null,
         },
       ];

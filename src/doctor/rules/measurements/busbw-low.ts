@@ -115,7 +115,7 @@ export const busbwLow: Rule = {
         why: `${low.measured} GB/s at most; intact links of these GPUs give ${low.expected}`,
       });
     }
-    const pairs = lowPairs(job);
+    const pairs = lowPairs(job.pairRows);
     const isNamed = job.pairRows.length > 0 && slowNode.find(job).length > 0;
     if (pairs !== undefined && !(isNamed && isAlone(job))) {
       found.push({

@@ -1,7 +1,8 @@
 /** The host that all slow measurements of pairs have in common. */
+import type { PairRow } from '../../model/bench.js';
 import { some } from '../queries.js';
 import { example, type Rule } from '../rule.js';
-import { lowPairs } from './host-pairs.js';
+import { lowPairs, rowsOfRuns } from './host-pairs.js';
 
 export const slowNode: Rule = {
   id: 'slow-node',
@@ -11,11 +12,12 @@ export const slowNode: Rule = {
   references: [],
   explainedBy: { effects: ['slows'] },
   find(job) {
-    const low = lowPairs(job);
+    const rows = job.pairRows.length > 0 ? job.pairRows : rowsOfRuns(job);
+    const low = lowPairs(rows);
     if (low === undefined) return [];
-    const isLow = (line: (typeof job.pairRows)[number]): boolean => low.rows.includes(line.at);
-    const slow = job.pairRows.filter(isLow);
-    const fast = new Set(job.pairRows.filter((row) => !isLow(row)).flatMap(({ hosts }) => hosts));
+    const isLow = (line: PairRow): boolean => low.rows.includes(line.at);
+    const slow = rows.filter(isLow);
+    const fast = new Set(rows.filter((row) => !isLow(row)).flatMap(({ hosts }) => hosts));
     const common = (slow[0]?.hosts ?? []).filter(
       (host) => !fast.has(host) && slow.every(({ hosts }) => hosts.includes(host)),
     );

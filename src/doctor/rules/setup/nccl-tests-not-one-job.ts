@@ -30,8 +30,9 @@ export const ncclTestsNotOneJob: Rule = {
       const isAllZero = starts.every(({ devices }) => devices.some(({ rank }) => rank === 0));
       const together = starts.filter((run, i) => {
         const next = starts[i + 1];
-        const isDone =
-          run.concluded !== undefined && (next === undefined || run.concluded.line < next.at.line);
+        // Older versions of the program end with the average.
+        const end = run.concluded ?? run.average?.at;
+        const isDone = end !== undefined && (next === undefined || end.line < next.at.line);
         return !isDone || i === starts.length - 1;
       });
       if (starts.length < 2 || !isAllZero || together.length < 2 || pids.size < 2) return [];
