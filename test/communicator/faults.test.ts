@@ -192,7 +192,7 @@ describe('a rank that leaves', () => {
       expect((await started[1]!.exited).code).toBe(3);
     });
 
-  it('by abort is named by the others at once, whatever they wait for', async () => {
+  it('by abort is named by the others at once, whatever they wait for [C22-14]', async () => {
     for (const form of ['async', 'sync', 'barrier']) {
       const started = await ranks.start(3, 'abort', { form });
       const { at } = await started[1]!.said('end');

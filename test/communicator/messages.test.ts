@@ -314,7 +314,7 @@ describe('wrong calls', () => {
     );
   });
 
-  it('in a group keep all of it from being submitted, and the next group works [C07-09] [C07-13]', async () => {
+  it('in a group keep all of it from being submitted, and the next group works [C07-09] [C07-13] [C22-04]', async () => {
     const [a, b] = await open(2);
     const [x, y] = [Int32Array.of(7), new Int32Array(1)];
     const bad = group(() => {
@@ -359,7 +359,7 @@ describe('wrong calls', () => {
     await a!.close();
   });
 
-  it('in an inner group count for the outer one, which alone submits [C07-02]', async () => {
+  it('in an inner group count for the outer one, which alone submits [C07-02] [C22-01]', async () => {
     const [a, b] = await open(2);
     const got = [new Int32Array(1), new Int32Array(1)];
     let inner: Promise<void> | undefined;
