@@ -89,6 +89,18 @@ describe('random calls', () => {
   });
 });
 
+describe('GPUs that do not reach each other', () => {
+  it.each([
+    ['Ring', 'Simple'],
+    ['Tree', 'LL'],
+  ])('reduce with %s and %s through connections in memory of the host', async (algorithm, protocol) => {
+    const access = (a: number, b: number) => a === b;
+    const { comms } = await fakeGpus([0, 1, 1], { algorithm, protocol, seed: 5, access });
+    expect(comms[0]!.description).toContain('meet in memory of the host');
+    await checkAllReduce(comms, 70);
+  });
+});
+
 describe('lists of algorithms', () => {
   it('go on with what is measured where they leave it', async () => {
     const { comms } = await fakeGpus([0, 1], { algorithm: '^Ring', protocol: '^LL128' });
