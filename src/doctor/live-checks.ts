@@ -217,18 +217,78 @@ function machine({ cores, numaNodes, gpus }: LiveFacts): LiveCheck[] {
 /** Variables that forbid a fast way. */
 const COSTLY = ['NCCL_P2P_DISABLE', 'NCCL_SHM_DISABLE', 'NCCL_IB_DISABLE'];
 
-function variables({ variables: all }: LiveFacts): LiveCheck[] {
-  const set = COSTLY.filter((name) => /^[1-9]/.test(all[name] ?? ''));
+/** Interfaces that NCCL_SOCKET_IFNAME leaves: prefixes, exact names behind `=`, all others behind `^`. */
+function selected(value: string, interfaces: readonly LiveInterface[]): LiveInterface[] {
+  const isInverse = value.startsWith('^');
+  const isExact = /^\^?=/.test(value);
+  const names = value
+    .replace(/^\^?=?/, '')
+    .split(',')
+    .map((name) => name.replace(/:\d+$/, ''))
+    .filter((name) => name !== '');
+  return interfaces.filter(
+    ({ name, isUp, addresses }) =>
+      isUp &&
+      addresses.length > 0 &&
+      isInverse !== names.some((one) => (isExact ? name === one : name.startsWith(one))),
+  );
+}
+
+/** What NCCL_SOCKET_IFNAME selects on this machine. */
+function chosenInterfaces({ variables: all, interfaces, hosts }: LiveFacts): LiveCheck[] {
+  const value = all.NCCL_SOCKET_IFNAME;
+  if (value === undefined || value === '') return [];
+  const chosen = selected(value, interfaces);
+  const isLoopback = chosen.length > 0 && chosen.every(({ name }) => name === 'lo');
+  // The loopback interface may be missing in the list of interfaces, and always is there.
+  const isOnlyLo = isLoopback || (chosen.length === 0 && /^=?lo$/.test(value));
+  const real = interfaces.filter(
+    ({ isUp, isVirtual, addresses }) => isUp && !isVirtual && addresses.length > 0,
+  );
+  const found = `NCCL_SOCKET_IFNAME=${value} selects ${isOnlyLo ? 'lo' : chosen.length === 0 ? 'nothing' : chosen.map(({ name }) => name).join(', ')}`;
+  return [
+    check(
+      'interfaces for NCCL',
+      isOnlyLo ? hosts.length === 0 && real.length === 0 : chosen.length > 0,
+      found,
+      isOnlyLo
+        ? 'The loopback interface reaches no other host: name another one, or unset it, for jobs on several hosts.'
+        : `No set-up ends without one: name an interface that is up with an address (${real.map(({ name }) => name).join(', ') || 'none is here'}), or unset it.`,
+    ),
+  ];
+}
+
+/** Values that stop a job, or slow it down. */
+function badValues({ variables: all, adapters: hcas }: LiveFacts): string[] {
+  const { NCCL_PROTO, NCCL_BUFFSIZE, NCCL_NET } = all;
+  return [
+    ...COSTLY.filter(
+      (name) => /^[1-9]/.test(all[name] ?? '') && (name !== 'NCCL_IB_DISABLE' || hcas.length > 0),
+    ).map((name) => `${name}=${all[name]}`),
+    ...(/^LL$/i.test(NCCL_PROTO ?? '') ? [`NCCL_PROTO=${NCCL_PROTO}`] : []),
+    ...(/^\d+$/.test(NCCL_BUFFSIZE ?? '') && Number(NCCL_BUFFSIZE) < SMALLEST_BUFFER
+      ? [`NCCL_BUFFSIZE=${NCCL_BUFFSIZE}`]
+      : []),
+    ...(/^IB$/i.test(NCCL_NET ?? '') && hcas.length === 0 ? ['NCCL_NET=IB without adapters'] : []),
+    ...(/^socket$/i.test(NCCL_NET ?? '') && hcas.length > 0 ? [`NCCL_NET=${NCCL_NET}`] : []),
+  ];
+}
+
+/** Bytes; the default has 4 MiB, and each of its eight parts carries one step of a ring. */
+const SMALLEST_BUFFER = 1 << 16;
+
+function variables(facts: LiveFacts): LiveCheck[] {
+  const all = facts.variables;
+  const set = badValues(facts);
   const sockets = Number(all.NCCL_SOCKET_NTHREADS ?? 1) * Number(all.NCCL_NSOCKS_PERTHREAD ?? 1);
   return [
     check(
       'variables',
       set.length === 0,
-      set.length === 0
-        ? `${Object.keys(all).length} of NCCL_ set`
-        : set.map((name) => `${name}=${all[name]}`).join(', '),
+      set.length === 0 ? `${Object.keys(all).length} of NCCL_ set` : set.join(', '),
       'Unset them, unless a fault of this machine needs them.',
     ),
+    ...chosenInterfaces(facts),
     ...(sockets > 64
       ? [
           check(

@@ -33,6 +33,13 @@ describe('live checks', () => {
     expect(liveChecks(GOOD).every(({ status }) => status === 'fine')).toBe(true);
   });
 
+  it('find nothing in variables that fit the machine', () => {
+    for (const NCCL_SOCKET_IFNAME of ['eth', '=eth0', '^docker,lo', 'ib0,eth0'])
+      expect(concerns({ ...GOOD, variables: { NCCL_SOCKET_IFNAME } }), NCCL_SOCKET_IFNAME).toEqual([]);
+    const variables = { NCCL_IB_DISABLE: '1', NCCL_PROTO: '^LL128', NCCL_BUFFSIZE: '8388608' };
+    expect(concerns({ ...GOOD, adapters: [], variables })).toEqual([]);
+  });
+
   const changes: [string, Partial<LiveFacts>][] = [
     ['/dev/shm', { shm: { bytes: 64 * 2 ** 20, freeBytes: 60 * 2 ** 20 } }],
     ['locked memory', { memlock: 65_536 }],
@@ -47,6 +54,15 @@ describe('live checks', () => {
     ['GPUDirect RDMA', { modules: ['nvidia', 'mlx5_ib'] }],
     ['cores', { cores: { allowed: 1, all: 64 } }],
     ['variables', { variables: { NCCL_P2P_DISABLE: '1' } }],
+    ['variables', { variables: { NCCL_PROTO: 'LL' } }],
+    ['variables', { variables: { NCCL_BUFFSIZE: '3' } }],
+    ['variables', { variables: { NCCL_IB_DISABLE: '1' } }],
+    ['variables', { variables: { NCCL_NET: 'Socket' } }],
+    ['variables', { variables: { NCCL_NET: 'IB' }, adapters: [] }],
+    ['interfaces for NCCL', { variables: { NCCL_SOCKET_IFNAME: 'eth7' } }],
+    ['interfaces for NCCL', { variables: { NCCL_SOCKET_IFNAME: '=eth' } }],
+    ['interfaces for NCCL', { variables: { NCCL_SOCKET_IFNAME: '^eth' } }],
+    ['interfaces for NCCL', { variables: { NCCL_SOCKET_IFNAME: 'lo' } }],
     ['sockets of a connection', { variables: { NCCL_SOCKET_NTHREADS: '16', NCCL_NSOCKS_PERTHREAD: '8' } }],
     ['host n2', { hosts: [{ name: 'n2', reason: 'no answer within 2 s' }] }],
   ];
