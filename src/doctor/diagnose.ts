@@ -123,16 +123,22 @@ function causeOf(
   return undefined;
 }
 
+/** Longest sentence: values that logs quote may have any length. */
+const MAX_SENTENCE = 1200;
+
+const shortened = (text: string): string =>
+  text.length > MAX_SENTENCE ? `${text.slice(0, MAX_SENTENCE)}...` : text;
+
 function verdictOf({ rule, finding, consequences, runs }: Found, all: number): Verdict {
   const { severity, confidence, text, culprit, repair, workaround } = finding;
   return {
     id: rule.id,
     severity,
     confidence,
-    text,
+    text: shortened(text),
     culprit,
     evidence: distinctPlaces(finding.evidence),
-    repair,
+    repair: shortened(repair),
     workaround,
     consequences,
     ...(runs.length === all ? {} : { run: runs.join(', ') }),

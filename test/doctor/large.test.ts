@@ -88,6 +88,25 @@ describe('numbers beyond all measure', () => {
   });
 });
 
+describe('endless values', () => {
+  it('do not make endless sentences', async () => {
+    const value = 'ab'.repeat(5000);
+    const job = await readJob([
+      {
+        name: 'x.log',
+        text: [
+          `${INFO('n1', 1)}NCCL_COMM_ID set by environment to ${value}\n`,
+          'n1:1:1 [0] misc/socket.cc:409 NCCL WARN Call to bind failed: Address already in use\n',
+        ],
+      },
+    ]);
+    const [verdict] = diagnose(job);
+    expect(verdict!.id).toBe('port-conflict');
+    expect(verdict!.text.length).toBeLessThan(1300);
+    expect(verdict!.text).toMatch(/abab.*\.\.\.$/);
+  });
+});
+
 describe('endless documents', () => {
   it('of brackets, elements and attributes are refused or read, and never crash', async () => {
     const texts = [
