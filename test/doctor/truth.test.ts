@@ -320,6 +320,21 @@ describe('a variable that forbids adapters', () => {
   });
 });
 
+describe('warnings of values that NCCL replaces', () => {
+  const warning = 'n4:7:8 [0] init.cc:9 NCCL WARN NCCL_FROBS of 77 is too large, using 64';
+  const done =
+    'n4:7:8 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 4000 commId 0x8 - Init COMPLETE';
+
+  it('only explain where the set-up came to its end behind them', async () => {
+    expect(brief(await read(warning, done))).toEqual(['nccl-warning-unknown info possible']);
+    expect(brief(await read(warning))).toEqual(['nccl-warning-unknown warning possible']);
+    expect(brief(await read(done, warning))).toEqual(['nccl-warning-unknown warning possible']);
+    expect(brief(await read(warning.replace('using 64', 'sorry'), done))).toEqual([
+      'nccl-warning-unknown warning possible',
+    ]);
+  });
+});
+
 describe('Xids', () => {
   it('of worn memory are warnings, of broken ones errors', async () => {
     const seen = async (number: number): Promise<string[]> =>

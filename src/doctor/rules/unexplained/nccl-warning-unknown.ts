@@ -136,6 +136,17 @@ const hasFailed = (process: NcclProcess): boolean =>
     ({ member }) => failuresAfter(process, member.started).length > 0,
   );
 
+/** It says what is done instead, as of a value that is out of range. */
+const GOES_ON = /\b(?:using|will use|ignor(?:ed|ing)|default(?:s|ing)? to|falling back)\b/i;
+
+/** NCCL took something else than was asked for, and the communicators of the process were set up then. */
+const isSettled = ({ process: { members }, logged: { text, at } }: Left): boolean =>
+  GOES_ON.test(text) &&
+  members.length > 0 &&
+  members.every(
+    ({ completed }) => completed !== undefined && completed.file === at.file && completed.line > at.line,
+  );
+
 function findingOf(left: readonly Left[], silent: readonly NcclProcess[]): Finding {
   const processes = [...new Set([...left.map(({ process }) => process), ...silent])];
   const failed = processes.filter(hasFailed);
@@ -161,7 +172,7 @@ function findingOf(left: readonly Left[], silent: readonly NcclProcess[]): Findi
   const ranks = [...new Set(left.flatMap(({ logged }) => logged.rank ?? []))];
   const reported = [...new Set(processes.map(({ host }) => host))];
   return {
-    severity: failed.length > 0 ? 'error' : 'warning',
+    severity: failed.length > 0 ? 'error' : left.length > 0 && left.every(isSettled) ? 'info' : 'warning',
     confidence: 'possible',
     text: `${said}${ended}`,
     culprit: {
