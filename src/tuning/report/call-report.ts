@@ -3,6 +3,7 @@
  */
 import { listText } from '../../topology/report/quantities.js';
 import { type Style, wrap } from '../../topology/report/style.js';
+import { isNvls } from '../algorithms.js';
 import { carriedBandwidth } from '../bandwidth.js';
 import { modelOf } from '../model.js';
 import { type BandwidthBound, bandwidthBounds, boundsText, graphWord } from './bandwidth-bound.js';
@@ -76,6 +77,8 @@ export function callReport(report: CallReport, style: Style): string[] {
   if (call.placed !== undefined) {
     lines.push('', style.heading('How it runs'));
     for (const text of placementTexts(call, call.placed)) point(text);
+    const own = ownChannelsText(report, call.placed);
+    if (own !== undefined) point(own);
   }
   const symmetric = symmetricCall(call, style);
   if (symmetric.length > 0) lines.push('', ...symmetric);
@@ -253,6 +256,19 @@ export function candidateTable(
     ...titles!,
     ...lines.flatMap((row, at) => (candidates[at] === chosen ? row.map(style.strong) : row)),
   ];
+}
+
+/** Why a call has more channels than the communicator; undefined if it has not. */
+function ownChannelsText(
+  { study, call: { decision } }: CallReport,
+  { lastChannel }: PlacedCall,
+): string | undefined {
+  const { nChannels } = study.tables.input;
+  if (decision === undefined || !isNvls(decision.algorithm) || lastChannel < nChannels) return undefined;
+  return (
+    `NVLS has channels of its own, which NCCL_NVLS_NCHANNELS, NCCL_MIN_CTAS and NCCL_MAX_CTAS bound; ` +
+    `those of the other algorithms (NCCL_MAX_NCHANNELS) are ${nChannels}`
+  );
 }
 
 /** Channels, threads, bytes and chunks. */

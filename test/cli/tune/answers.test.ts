@@ -139,6 +139,17 @@ describe('what cannot run', () => {
   });
 });
 
+it('says that NVLS has channels of its own where it has more than the others', async () => {
+  const env = { NCCL_ALGO: 'NVLSTree', NCCL_MAX_NCHANNELS: '2' };
+  const { text } = await tune(['--size=64M', H100, '--nodes=4'], env);
+  expect(unwrapped(text)).toContain('- 16 channels (0-15), each a block');
+  expect(text).toMatch(
+    /NVLS has channels of its own, which NCCL_NVLS_NCHANNELS[\s\S]*\(NCCL_MAX_NCHANNELS\)\s+are 2/,
+  );
+  const other = await tune(['--size=64M', H100, '--nodes=4'], { NCCL_ALGO: 'NVLSTree' });
+  expect(other.text).not.toContain('channels of its own');
+});
+
 describe('what-if', () => {
   it('compares the choice, its time, how it runs and what is available', async () => {
     const { text } = await tune(['--size=1M', A100, '--nodes=2', '--what-if=NCCL_ALGO=Ring']);
