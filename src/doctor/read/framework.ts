@@ -10,7 +10,7 @@ const WATCHDOG =
   /(?:\[(?:PG (?:ID )?([^\]]{1,200}?) )?Rank (\d+)\].{0,80}?)?Watchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(\d+))?(?:, )?(?:OpType=(\w+))?/;
 const NUMEL = /NumelIn=(\d+)/;
 const PROGRESS =
-  /\[PG (?:ID )?([^\]]{1,200}?) Rank (\d+)\].{0,200}?last enqueued (?:NCCL )?work: (-?\d+), last completed (?:NCCL )?work: (-?\d+)/;
+  /\[PG (?:ID )?([^\]]{1,200}?) Rank (\d+)\].{0,300}?[Ll]ast enqueued (?:NCCL )?work: (-?\d+), last completed (?:NCCL )?work: (-?\d+)/;
 const RAN_FOR = /ran for (\d+) milliseconds/;
 const EXCEPTION = /^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)): ?(.*)$/;
 const OUT_OF_MEMORY = /CUDA out of memory|OutOfMemory|HIP out of memory/;
@@ -156,7 +156,7 @@ export function frameworkReader(context: FileContext): LineReader {
         milliseconds: ran === undefined ? undefined : Number(ran),
       });
     }
-    if (line.includes('last enqueued ')) {
+    if (line.includes('ast enqueued ')) {
       const found = PROGRESS.exec(line.slice(0, 1000));
       if (found === null) return false;
       return add({

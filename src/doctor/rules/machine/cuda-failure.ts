@@ -1,5 +1,6 @@
 /** NCCL reports failures of CUDA that mostly come from elsewhere in the program. */
 import { firstOfEach, some, troubles } from '../queries.js';
+import { remedyOf } from '../remedies.js';
 import { example, type Rule } from '../rule.js';
 import { isOfDriver } from './driver-failures.js';
 
@@ -46,7 +47,9 @@ export const cudaFailure: Rule = {
               ? 'Update the driver, or use an NCCL built for the CUDA version that the driver supports.'
               : /system not yet initialized|not yet initiali[sz]ed/i.test(reason)
                 ? 'Start the fabric manager (systemctl start nvidia-fabricmanager) in the version of the driver: GPUs on NVSwitch cannot be used before.'
-                : 'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.',
+                : (remedyOf(`${first.process.failedReturns.map(({ text }) => text).join(' ')} ${reason}`)
+                    ?.repair ??
+                  'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.'),
         workaround: null,
       },
     ];

@@ -4,6 +4,7 @@ import type { Job } from '../../model/job.js';
 import { distinctPlaces } from '../../model/place.js';
 import { rankOf } from '../../model/process.js';
 import { firstOfEach, listed, waitingMembers } from '../queries.js';
+import { remedyOf } from '../remedies.js';
 import { example, type Finding, type Rule } from '../rule.js';
 import { isHandled } from './handled-exceptions.js';
 import { watchdogs } from './watchdogs.js';
@@ -75,9 +76,12 @@ function deathsInLogs(job: Job): Finding[] {
           signal: event.signal,
         },
         evidence: distinctPlaces([event.at, kernel?.at]),
-        repair: isKilled
-          ? `Look into dmesg${event.host === undefined ? ' of the host' : ` of ${event.host}`} for the out-of-memory killer: where it names the process, give the job more memory or fewer workers per process; where not, ask who or what ended it.`
-          : 'Find the crash in the core file or the stack trace of that process.',
+        repair:
+          kernel !== undefined
+            ? `${kernel.kind === 'outOfMemory' && /MEMCG|cgroup|oom_kill event/i.test(kernel.text) ? 'Raise the memory limit of the container or job step (docker --memory, limits.memory, --mem of Slurm)' : 'Give the job more memory'}, or use fewer workers per process; the kernel’s line names the process.`
+            : isKilled
+              ? `Look into dmesg${event.host === undefined ? ' of the host' : ` of ${event.host}`} for the out-of-memory killer: where it names the process, give the job more memory or fewer workers per process; where not, ask who or what ended it.`
+              : 'Find the crash in the core file or the stack trace of that process.',
         workaround: null,
       };
     });
@@ -143,10 +147,11 @@ function exceptionFinding(job: Job, event: Exception): Finding {
     (one) => one.rank === event.rank && one.at.file === event.at.file && one.at.line > event.at.line,
   );
   const where = event.host === undefined ? '' : ` on ${event.host}`;
+  const remedy = remedyOf(event.text);
   return {
     severity: 'error',
     confidence: 'certain',
-    text: `rank ${event.rank}${where} died: ${event.isOutOfMemory ? 'its GPU ran out of memory' : event.type}`,
+    text: `rank ${event.rank}${where} died: ${event.isOutOfMemory ? 'its GPU ran out of memory' : (remedy?.cause ?? event.type)}`,
     culprit: {
       rank: event.rank,
       ...(event.host === undefined ? {} : { host: event.host }),
@@ -156,7 +161,9 @@ function exceptionFinding(job: Job, event: Exception): Finding {
     evidence: distinctPlaces([event.at, after?.at]),
     repair: event.isOutOfMemory
       ? `Cure the out-of-memory on rank ${event.rank} (smaller batch or activation memory; see why this rank needs more than the others) and let the job end at once when one rank fails.`
-      : `Cure the ${event.type} on rank ${event.rank} and let the job end at once when one rank fails.`,
+      : remedy !== undefined
+        ? remedy.repair
+        : `Cure the ${event.type} on rank ${event.rank} and let the job end at once when one rank fails.`,
     workaround: watchdogs(job).length === 0 ? null : 'A longer watchdog time-out only delays the end.',
   };
 }

@@ -53,13 +53,13 @@ export const ranksBehind: Rule = {
             {
               severity: 'error',
               confidence: 'likely',
-              text: `${sum(late)} rank${sum(late) === 1 ? '' : 's'} (${whoText}) have not called ${operation} ${top}, in which ${sum(ahead)} wait`,
+              text: `${sum(late)} rank${sum(late) === 1 ? '' : 's'} (${whoText}) ${sum(late) === 1 ? 'has' : 'have'} not called ${operation} ${top}, in which ${sum(ahead)} ${sum(ahead) === 1 ? 'waits' : 'wait'}`,
               culprit: { comm: hash, operation, missing: top, ranksBehind: who },
               evidence: distinctPlaces([
                 at,
                 ...[...late, ...ahead].flatMap((count) => [count.at, ...count.listed.map((one) => one.at)]),
               ]).slice(0, 24),
-              repair: `Look at what ${whoText} do before ${operation} ${top} (data loading, another communicator, an exception)${aheadRanks === undefined ? '' : `; ask again with VERBOSE STATUS and take their stacks, not those of rank ${listed(aheadRanks)}`}.`,
+              repair: `Look at what ${whoText} ${sum(late) === 1 ? 'does' : 'do'} before ${operation} ${top} (data loading, another communicator, an exception)${aheadRanks === undefined ? '' : `; ask again with VERBOSE STATUS and take their stacks, not those of rank ${listed(aheadRanks)}`}.`,
               workaround: null,
             },
           ];

@@ -4,6 +4,7 @@ import { distinctPlaces, type Place } from '../../model/place.js';
 import type { LoggedTrouble, NcclProcess } from '../../model/process.js';
 import type { Trouble } from '../../model/trouble.js';
 import { failuresAfter, listed, some, waitingMembers } from '../queries.js';
+import { remedyOf } from '../remedies.js';
 import { example, type Finding, type Rule } from '../rule.js';
 import { isNews, isTeardown } from '../teardown.js';
 
@@ -189,6 +190,7 @@ function findingOf(left: readonly Left[], silent: readonly NcclProcess[]): Findi
       ),
     ]),
     repair:
+      texts.map(remedyOf).find((one) => one !== undefined)?.repair ??
       result?.[1] ??
       'Read the message, and the lines before it in the log of the same process; search for its words in the documentation and the issues of NCCL.',
     workaround: null,

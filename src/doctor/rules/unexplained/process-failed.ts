@@ -4,6 +4,7 @@ import type { FrameworkEvent } from '../../model/framework.js';
 import type { Job } from '../../model/job.js';
 import { isHandled } from '../program/handled-exceptions.js';
 import { firstOfEach, listed, some } from '../queries.js';
+import { remedyOf } from '../remedies.js';
 import { example, type Finding, type Rule } from '../rule.js';
 
 const ranksOf = (event: FrameworkEvent): readonly number[] =>
@@ -89,12 +90,15 @@ export const processFailed: Rule = {
           ];
     }
     const ranks = [...new Set(ends.flatMap(({ event }) => ranksOf(event)))];
+    const remedy = job.events.flatMap((one) =>
+      one.kind === 'exception' ? (remedyOf(one.text) ?? []) : [],
+    )[0];
     const more = ranks.filter((rank) => !ranksOf(first.event).includes(rank));
     return [
       {
         severity: 'error',
         confidence: 'possible',
-        text: `${first.text}${more.length > 0 ? `; so did rank ${listed(more)}` : ''}; nothing in the input tells why`,
+        text: `${first.text}${more.length > 0 ? `; so did rank ${listed(more)}` : ''}; ${remedy?.cause ?? 'nothing in the input tells why'}`,
         culprit: {
           ...(first.event.rank === undefined ? {} : { rank: first.event.rank }),
           ...(first.event.host === undefined ? {} : { host: first.event.host }),
@@ -102,7 +106,7 @@ export const processFailed: Rule = {
         evidence: some(
           firstOfEach(ends, ({ event }) => event.rank ?? event.at.line).map(({ event }) => event.at),
         ),
-        repair: 'Look into the standard error of that process for its first error.',
+        repair: remedy?.repair ?? 'Look into the standard error of that process for its first error.',
         workaround: null,
       } satisfies Finding,
     ];
