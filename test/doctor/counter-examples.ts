@@ -50,6 +50,13 @@ const whole = (host: string, rank: Rank): string[] => [
 const nodes = (host: string, rank: number, count = 2): string =>
   log(host, `comm 0xa0 rank ${rank} nRanks ${count} nNodes ${count} localRanks 1 localRank 0 MNNVL 0`);
 
+/** Two hosts over TCP. */
+const tcp = (host: string): string[] => [
+  log(host, 'NET/Socket : Using [0]eth1:10.0.0.4<0>'),
+  log(host, 'Using network Socket'),
+  nodes(host, 0),
+];
+
 const TABLE =
   '#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong ';
 const row = (bytes: number, busGBs: number, wrong: string | number = 0, inPlaceGBs = busGBs): string => {
@@ -981,6 +988,81 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
         'AllReduce: opCount 0 sendbuff 0x1 recvbuff 0x1 count 8 datatype 7 op 0 root 0 comm 0xa0 [nranks=2] stream 0x1',
       ),
     ),
+  ],
+  'affinity-narrow': [
+    one(
+      'a virtual machine that has two processors',
+      log(
+        'n1',
+        'ncclTopoGetCpuAffinity: Affinity for GPU 0 is 0-1. (GPU affinity = 0-1 ; CPU affinity = 0-1).',
+      ),
+    ),
+    one(
+      'the set of the NUMA node',
+      log(
+        'n1',
+        'ncclTopoGetCpuAffinity: Affinity for GPU 0 is 0-31. (GPU affinity = 0-31 ; CPU affinity = 0-127).',
+      ),
+      log('n1', 'Setting affinity for GPU 1 to ff,00000000', 1),
+    ),
+    one(
+      'the set of the process does not count',
+      log('n1', 'NCCL_IGNORE_CPU_AFFINITY set by environment to 1.'),
+      log('n1', 'ncclTopoGetCpuAffinity: Affinity for GPU 0 is 3. (GPU affinity = 0-31 ; CPU affinity = 3).'),
+    ),
+    one(
+      'no common processor: NCCL changes nothing',
+      log('n1', 'ncclTopoGetCpuAffinity: Affinity for GPU 0 is . (GPU affinity = 0-31 ; CPU affinity = 64).'),
+    ),
+  ],
+  'debug-trace': [
+    one('the usual level', log('n1', 'NCCL_DEBUG_SUBSYS set by environment to INIT,TRACE')),
+    one('a file with that name', log('n1', 'NCCL_DEBUG_FILE set by environment to /tmp/NCCL TRACE 1')),
+  ],
+  'communicator-churn': [
+    one(
+      'many communicators at a time',
+      ...Array.from({ length: 64 }, (_, i) => whole('n1', { id: `b${i}`, comm: `0x${i + 100}` })).flat(),
+    ),
+    one(
+      'some that were made anew',
+      ...Array.from({ length: 8 }, (_, i) => [
+        ...whole('n1', { id: `b${i}` }),
+        log('n1', `comm 0xa0 rank 0 nranks 2 cudaDev 0 busId 1b000 - Destroy COMPLETE`),
+      ]).flat(),
+    ),
+  ],
+  'mtu-small': [
+    files('jumbo frames', {
+      'a.log': tcp('n1'),
+      'links.txt': ['n1$ ip link', `3: eth1: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP`],
+    }),
+    files('another interface', {
+      'a.log': tcp('n1'),
+      'links.txt': ['n1$ ip link', `2: eth0: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP`],
+    }),
+    files('another host', {
+      'a.log': tcp('n1'),
+      'links.txt': ['n7$ ip link', `3: eth1: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP`],
+    }),
+    files('ranks of one host', {
+      'a.log': tcp('n1').slice(0, 2),
+      'links.txt': ['n1$ ip link', `3: eth1: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc mq state UP`],
+    }),
+  ],
+  'tcp-buffers-small': [
+    files('large buffers', {
+      'a.log': tcp('n1'),
+      'net.txt': ['n1$ sysctl -a', 'net.core.rmem_max = 16777216', 'net.core.wmem_max = 16777216'],
+    }),
+    files('data over InfiniBand', {
+      'a.log': [
+        log('n1', 'NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth1:10.0.0.4<0>'),
+        log('n1', 'Using network IB'),
+        nodes('n1', 0),
+      ],
+      'net.txt': ['n1$ sysctl -a', 'net.core.rmem_max = 212992'],
+    }),
   ],
   'watchdog-timeout': [
     one(

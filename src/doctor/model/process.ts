@@ -111,6 +111,15 @@ export interface SystemTree {
   readonly cpus: Place[];
 }
 
+/** The processors that NCCL's threads of a GPU may use. */
+export interface Affinity {
+  readonly gpu: number;
+  readonly processors: number;
+  /** Processors next to the GPU, where the line tells. */
+  readonly near: number | undefined;
+  readonly at: Place;
+}
+
 export interface LoggedTrouble {
   readonly trouble: Trouble;
   /** The message. */
@@ -147,6 +156,9 @@ export interface NcclProcess {
   /** The estimates of its first communicator that printed them. */
   tuning: TuningTable | undefined;
   tree: SystemTree | undefined;
+  affinity: Affinity | undefined;
+  /** Its first line of the level TRACE. */
+  traced: Place | undefined;
   topologyFile: Stated<string> | undefined;
   multicast: Stated<boolean> | undefined;
   channels: { readonly collective: number; readonly nvls: number; readonly at: Place } | undefined;
@@ -194,6 +206,8 @@ export function newProcess(host: string, pid: number, first: Place, isQuoted = f
     choices: [],
     tuning: undefined,
     tree: undefined,
+    affinity: undefined,
+    traced: undefined,
     topologyFile: undefined,
     multicast: undefined,
     channels: undefined,

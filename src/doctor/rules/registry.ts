@@ -11,6 +11,7 @@ import { memlockTooLow } from './adapters/memlock-too-low.js';
 import { nicMissingOnNode } from './adapters/nic-missing-on-node.js';
 import { roceNoRoutableGid } from './adapters/roce-no-routable-gid.js';
 import { rocePacketLoss } from './adapters/roce-packet-loss.js';
+import { debugTrace } from './environment/debug-trace.js';
 import { envDiffers } from './environment/env-differs.js';
 import { envForcesProtocol } from './environment/env-forces-protocol.js';
 import { envGdrLevel } from './environment/env-gdr-level.js';
@@ -22,6 +23,7 @@ import { envShmDisabled } from './environment/env-shm-disabled.js';
 import { envValueUnknown } from './environment/env-value-unknown.js';
 import { shmInsteadOfP2p } from './environment/shm-instead-of-p2p.js';
 import { socketThreadsLimit } from './environment/socket-threads-limit.js';
+import { affinityNarrow } from './machine/affinity-narrow.js';
 import { cudaDriverTooOld } from './machine/cuda-driver-too-old.js';
 import { cudaFailure } from './machine/cuda-failure.js';
 import { gpuLost } from './machine/gpu-lost.js';
@@ -47,6 +49,7 @@ import { bootstrapInterfaceMismatch } from './network/bootstrap-interface-mismat
 import { connectTimeout } from './network/connect-timeout.js';
 import { firewall } from './network/firewall.js';
 import { ifaceVirtual } from './network/iface-virtual.js';
+import { mtuSmall } from './network/mtu-small.js';
 import { netPluginLoadFailed } from './network/net-plugin-load-failed.js';
 import { netSocketFallback } from './network/net-socket-fallback.js';
 import { netUnavailable } from './network/net-unavailable.js';
@@ -54,6 +57,7 @@ import { noSocketInterface } from './network/no-socket-interface.js';
 import { peerConnectionClosed } from './network/peer-connection-closed.js';
 import { portConflict } from './network/port-conflict.js';
 import { portsExhausted } from './network/ports-exhausted.js';
+import { tcpBuffersSmall } from './network/tcp-buffers-small.js';
 import { tooManyOpenFiles } from './network/too-many-open-files.js';
 import { abortMissingOnRank } from './program/abort-missing-on-rank.js';
 import { apiMisuse } from './program/api-misuse.js';
@@ -61,6 +65,7 @@ import { collectiveHang } from './program/collective-hang.js';
 import { collectiveOrderMismatch } from './program/collective-order-mismatch.js';
 import { collectiveSizeMismatch } from './program/collective-size-mismatch.js';
 import { collectiveTypeMismatch } from './program/collective-type-mismatch.js';
+import { communicatorChurn } from './program/communicator-churn.js';
 import { deviceOrWireStuck } from './program/device-or-wire-stuck.js';
 import { invalidArgument } from './program/invalid-argument.js';
 import { messageUnmatched } from './program/message-unmatched.js';
@@ -105,6 +110,7 @@ export const RULES: readonly Rule[] = [
   envDiffers,
   envIbHcaPrefix,
   socketThreadsLimit,
+  debugTrace,
   nranksMismatch,
   duplicateRank,
   uniqueIdMismatch,
@@ -134,6 +140,9 @@ export const RULES: readonly Rule[] = [
   ibPortDown,
   ibPortFlap,
   rocePacketLoss,
+  affinityNarrow,
+  mtuSmall,
+  tcpBuffersSmall,
   // program
   rankDied,
   rankBehind,
@@ -144,6 +153,7 @@ export const RULES: readonly Rule[] = [
   collectiveTypeMismatch,
   abortMissingOnRank,
   apiMisuse,
+  communicatorChurn,
   noTransport,
   cudaDriverTooOld,
   cudaFailure,

@@ -11,6 +11,22 @@ export interface Remedy {
 
 const REMEDIES: readonly (readonly [RegExp, Remedy])[] = [
   [
+    /out of memory.*(?:[1-9]\d*|\d+\.\d+) GiB is reserved by PyTorch but unallocated/is,
+    {
+      cause: 'the GPU memory is in pieces: PyTorch keeps gigabytes that it does not use',
+      repair:
+        'Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, look for shapes that change from step to step, and empty the cache only as the last resort.',
+    },
+  ],
+  [
+    /unable to enable P2P/i,
+    {
+      cause: 'GPUs do not reach each other directly and copy through the host',
+      repair:
+        'See nvidia-smi topo -m and topo -p2p r: use GPUs of one PCIe root or with NVLink together, and look for ACS and the IOMMU.',
+    },
+  ],
+  [
     /DataLoader worker .*(?:Bus error|shared memory)/is,
     {
       cause: 'its data loader ran out of shared memory',

@@ -6,6 +6,7 @@
 import type { NcclProcess } from '../../model/process.js';
 import { detached } from '../detached.js';
 import { type FileContext, here } from '../file-context.js';
+import { readAffinity } from './affinity.js';
 import { readCall, readChoice } from './calls.js';
 import { readCommunicator } from './communicators.js';
 import { readConnection } from './connections.js';
@@ -24,6 +25,7 @@ export function readMessage(process: NcclProcess, line: LogLine, context: FileCo
     addTrouble(process, troubleOf(text), { text, level, header }, true, context);
     return;
   }
+  if (level === 'TRACE') process.traced ??= here(context);
   if (readConnection(process, line.text, context)) return;
   if (line.text.includes(': opCount ')) {
     readCall(process, line.text, context);
@@ -39,6 +41,7 @@ export function readMessage(process: NcclProcess, line: LogLine, context: FileCo
     readEnvironment(process, text, context) ||
     readNetwork(process, text, context) ||
     readTree(process, text, context) ||
+    readAffinity(process, text, context) ||
     readChoice(process, text, context) ||
     readVersion(process, text, context)
   ) {
