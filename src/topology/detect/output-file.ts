@@ -20,21 +20,34 @@ import {
 /** Writes a file. @throws the system's error, after which a file that was there is as it was. */
 export function writeWhole(path: string, data: string | Uint8Array, encoding?: 'latin1' | 'utf8'): void {
   const place = replaceable(path);
-  const beside = place === undefined ? undefined : `${place.real}.${process.pid}.tmp`;
-  if (beside === undefined || !creates(beside)) {
+  if (place === undefined) {
     writeFileSync(path, data, encoding);
     return;
   }
+  const beside = `${place.real}.${process.pid}.tmp`;
+  // Before the first byte is there: a signal that comes meanwhile must not leave the file behind.
   const release = deferSignals();
   try {
+    if (!creates(beside)) writeFileSync(path, data, encoding);
+    else replace(place, beside, data, encoding);
+  } finally {
+    release();
+  }
+}
+
+function replace(
+  { real, old }: Replaceable,
+  beside: string,
+  data: string | Uint8Array,
+  encoding: 'latin1' | 'utf8' | undefined,
+): void {
+  try {
     writeFileSync(beside, data, encoding);
-    if (place?.old !== undefined) chmodSync(beside, place.old.mode & PERMISSIONS);
-    renameSync(beside, place!.real);
+    if (old !== undefined) chmodSync(beside, old.mode & PERMISSIONS);
+    renameSync(beside, real);
   } catch (error) {
     rmSync(beside, { force: true });
     throw error;
-  } finally {
-    release();
   }
 }
 
@@ -64,8 +77,14 @@ function deferSignals(): () => void {
 /** Bits of a file's mode that say who may do what. */
 const PERMISSIONS = 0o777;
 
+/** Where a file goes, and what is there now. */
+interface Replaceable {
+  readonly real: string;
+  readonly old?: Stats;
+}
+
 /** Where a file can be put in the place of another, or of none; undefined where it must be written in place. */
-function replaceable(path: string): { readonly real: string; readonly old?: Stats } | undefined {
+function replaceable(path: string): Replaceable | undefined {
   try {
     const old = statSync(path);
     if (!old.isFile() || old.nlink > 1 || old.uid !== (process.getuid?.() ?? old.uid)) return undefined;
