@@ -1051,9 +1051,14 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
     }),
   ],
   'tcp-buffers-small': [
-    files('large buffers', {
+    files('the kernel grows buffers far enough, whatever programs may ask for', {
       'a.log': tcp('n1'),
-      'net.txt': ['n1$ sysctl -a', 'net.core.rmem_max = 16777216', 'net.core.wmem_max = 16777216'],
+      'net.txt': [
+        'n1$ sysctl -a',
+        'net.core.rmem_max = 212992',
+        'net.ipv4.tcp_rmem = 4096\t131072\t6291456',
+        'net.ipv4.tcp_wmem = 4096\t16384\t4194304',
+      ],
     }),
     files('data over InfiniBand', {
       'a.log': [
@@ -1061,7 +1066,7 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
         log('n1', 'Using network IB'),
         nodes('n1', 0),
       ],
-      'net.txt': ['n1$ sysctl -a', 'net.core.rmem_max = 212992'],
+      'net.txt': ['n1$ sysctl -a', 'net.ipv4.tcp_rmem = 4096\t87380\t174760'],
     }),
   ],
   'watchdog-timeout': [

@@ -2,23 +2,11 @@
  * How elements of all ranks are combined where the ranks meet, in plain JavaScript over the bits of elements (bigint),
  * and the arrays that carry elements. For programs and machines without a test framework.
  */
-import { decode, divideBits, encode, reduceBits } from '#src/kernel/numeric.js';
+import { ELEMENT_TYPES } from '#src/kernel/element-types.js';
+import { arrayFor, decode, divideBits, encode, reduceBits } from '#src/kernel/numeric.js';
 
 /** The classes of array that elements travel in. */
-export const TYPES = {
-  int8: Int8Array,
-  uint8: Uint8Array,
-  int32: Int32Array,
-  uint32: Uint32Array,
-  int64: BigInt64Array,
-  uint64: BigUint64Array,
-  float16: Uint16Array,
-  float32: Float32Array,
-  float64: Float64Array,
-  bfloat16: Uint16Array,
-  float8e4m3: Uint8Array,
-  float8e5m2: Uint8Array,
-};
+export const TYPES = Object.fromEntries(Object.keys(ELEMENT_TYPES).map((type) => [type, arrayFor(type)]));
 
 const UNSIGNED = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array, 8: BigUint64Array };
 const NARROW = new Set(['float16', 'bfloat16', 'float8e4m3', 'float8e5m2']);
