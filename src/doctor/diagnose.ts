@@ -103,8 +103,11 @@ function canExplain(candidate: Found, one: Found): boolean {
   if (explainedBy === undefined || candidate.rule.id === one.rule.id) return false;
   if (RANK[candidate.finding.severity] > RANK[one.finding.severity]) return false;
   if (!('effects' in explainedBy)) return explainedBy.includes(candidate.rule.id);
+  if (explainedBy.also?.includes(candidate.rule.id) === true) return true;
+  // What is explained by any fault explains no other that is.
+  const isSymptom = candidate.rule.explainedBy !== undefined && 'effects' in candidate.rule.explainedBy;
   return (
-    candidate.rule.explainedBy === undefined &&
+    !isSymptom &&
     candidate.finding.severity !== 'info' &&
     candidate.rule.causes?.some((effect) => explainedBy.effects.includes(effect)) === true
   );

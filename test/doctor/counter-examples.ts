@@ -1126,4 +1126,58 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
       row(1024 * MiB, 2.4),
     ),
   ],
+  'net-differs': [
+    files('two jobs, each with its own network', {
+      'n1.log': [log('n1', 'Using network IB'), ...whole('n1', { id: 'a1' })],
+      'n2.log': [log('n2', 'Using network Socket'), init('n2', 'START', { id: 'b2' })],
+    }),
+    one(
+      'one network on all hosts, and a rank that has not come up',
+      log('n1', 'Using network IB'),
+      init('n1', 'START', { rank: 0 }),
+      log('n2', 'Using network IB'),
+      init('n2', 'START', { rank: 1 }),
+    ),
+    one(
+      'ranks of a job that came up and ends without a word',
+      log('n1', 'Using network IB'),
+      ...whole('n1', { rank: 0 }),
+      log('n2', 'Using network AWS Libfabric'),
+      ...whole('n2', { rank: 1 }),
+    ),
+  ],
+  'ib-completion-failed': [
+    one(
+      'nobody acknowledged: another fault',
+      warn(
+        'n1',
+        'net_ib.cc:7',
+        'NET/IB: Got completion from peer 10.0.0.2<5> with error 12, opcode 1, len 3, vendor err 129',
+      ),
+    ),
+    one('an event of a port', warn('n1', 'net_ib.cc:7', 'NET/IB : mlx5_0:1 Got async event : port error')),
+  ],
+  'communicator-order': [
+    {
+      why: 'a rank that waits nowhere is behind in two groups',
+      files: [
+        [
+          'dumps.json',
+          '{ "ranks": [ { "rank": 0, "group": "a", "ops": [ { "seq": 8, "op": "all_reduce", "state": "started" } ] },\n{ "rank": 1, "group": "a", "ops": [ { "seq": 7, "op": "all_reduce", "state": "completed" } ] },\n{ "rank": 2, "group": "b", "ops": [ { "seq": 4, "op": "all_gather", "state": "started" } ] },\n{ "rank": 1, "group": "b", "ops": [ { "seq": 3, "op": "all_gather", "state": "completed" } ] } ] }\n',
+        ],
+      ],
+    },
+    dumps('one group only', op(8, 'started'), op(7, 'completed')),
+  ],
+  'rank-held-up': [
+    {
+      why: 'the missing rank waits nowhere else',
+      files: [
+        [
+          'dumps.json',
+          '{ "ranks": [ { "rank": 0, "group": "a", "ops": [ { "seq": 8, "op": "all_reduce", "state": "started" } ] },\n{ "rank": 1, "group": "a", "ops": [ { "seq": 7, "op": "all_reduce", "state": "completed" } ] },\n{ "rank": 1, "group": "b", "ops": [ { "seq": 3, "op": "all_gather", "state": "completed" } ] } ] }\n',
+        ],
+      ],
+    },
+  ],
 };

@@ -12,9 +12,9 @@ describe('rules', () => {
   it('name only rules that exist as causes', () => {
     const ids = RULES.map(({ id }) => id);
     const unknown = RULES.flatMap(({ id, explainedBy = [] }) =>
-      'effects' in explainedBy
-        ? []
-        : explainedBy.filter((one) => !ids.includes(one)).map((one) => `${id}: ${one}`),
+      ('effects' in explainedBy ? (explainedBy.also ?? []) : explainedBy)
+        .filter((one) => !ids.includes(one))
+        .map((one) => `${id}: ${one}`),
     );
     expect(unknown).toEqual([]);
   });

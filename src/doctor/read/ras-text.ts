@@ -8,7 +8,7 @@ const VERSION = /^NCCL version (\S+) compiled with CUDA/;
 const PROCESS = /^ {2}Process (\d+) on node (\S+) managing GPUs? (.+)$/;
 const COMMUNICATOR = /^#(\d+)-(\d+) \(([0-9a-f]+)\) (\w+)/;
 const RANK =
-  /^ {2}Rank (\d+)(?: has status \w+)? -- (?:GPU (\S+)(?: \(NVML \d+\))? managed by process (\d+) on node (\S+)|\[)/;
+  /^ {2}(?:Rank|The missing rank:) (\d+)(?: has status \w+)? -- (?:GPU (\S+)(?: \(NVML \d+\))? managed by process (\d+) on node (\S+)|\[)/;
 const COUNTS = /^ {2}Communicator ranks have different (\w+) operation counts/;
 const LAUNCHED = /^ {2}(\d+) ranks? (?:has|have) launched up to operation (\d+)/;
 const NOT_LAUNCHED = /^ {2}(\d+) ranks? (?:has|have) not launched any/;

@@ -121,7 +121,7 @@ function explained({ explainedBy }: Rule): string[] {
   if (explainedBy === undefined) return [];
   if ('effects' in explainedBy)
     return [
-      `Explained by every cause that ${explainedBy.effects.map((one) => EFFECTS[one]).join(' or ')}, and that weighs as much.`,
+      `Explained by every cause that ${explainedBy.effects.map((one) => EFFECTS[one]).join(' or ')}, and that weighs as much${explainedBy.also === undefined ? '' : `, and by ${explainedBy.also.join(', ')}`}.`,
     ];
   return [`Explained by ${explainedBy.join(', ')}.`];
 }

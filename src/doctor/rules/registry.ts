@@ -3,6 +3,7 @@
 import { gdrMissingOnNode } from './adapters/gdr-missing-on-node.js';
 import { gdrOff } from './adapters/gdr-off.js';
 import { gdrOffDistance } from './adapters/gdr-off-distance.js';
+import { ibCompletionFailed } from './adapters/ib-completion-failed.js';
 import { ibPortDown } from './adapters/ib-port-down.js';
 import { ibPortFlap } from './adapters/ib-port-flap.js';
 import { ibRetryExceeded } from './adapters/ib-retry-exceeded.js';
@@ -50,6 +51,7 @@ import { connectTimeout } from './network/connect-timeout.js';
 import { firewall } from './network/firewall.js';
 import { ifaceVirtual } from './network/iface-virtual.js';
 import { mtuSmall } from './network/mtu-small.js';
+import { netDiffers } from './network/net-differs.js';
 import { netPluginLoadFailed } from './network/net-plugin-load-failed.js';
 import { netSocketFallback } from './network/net-socket-fallback.js';
 import { netUnavailable } from './network/net-unavailable.js';
@@ -66,11 +68,13 @@ import { collectiveOrderMismatch } from './program/collective-order-mismatch.js'
 import { collectiveSizeMismatch } from './program/collective-size-mismatch.js';
 import { collectiveTypeMismatch } from './program/collective-type-mismatch.js';
 import { communicatorChurn } from './program/communicator-churn.js';
+import { communicatorOrder } from './program/communicator-order.js';
 import { deviceOrWireStuck } from './program/device-or-wire-stuck.js';
 import { invalidArgument } from './program/invalid-argument.js';
 import { messageUnmatched } from './program/message-unmatched.js';
 import { rankBehind } from './program/rank-behind.js';
 import { rankDied } from './program/rank-died.js';
+import { rankHeldUp } from './program/rank-held-up.js';
 import { ranksBehind } from './program/ranks-behind.js';
 import { rasError } from './program/ras-error.js';
 import { rasTimeout } from './program/ras-timeout.js';
@@ -101,6 +105,7 @@ export const RULES: readonly Rule[] = [
   ifaceVirtual,
   netPluginLoadFailed,
   netUnavailable,
+  netDiffers,
   envIbDisabled,
   envP2pDisabled,
   envShmDisabled,
@@ -146,6 +151,7 @@ export const RULES: readonly Rule[] = [
   // program
   rankDied,
   rankBehind,
+  communicatorOrder,
   messageUnmatched,
   ranksBehind,
   collectiveSizeMismatch,
@@ -180,10 +186,12 @@ export const RULES: readonly Rule[] = [
   topologyFlat,
   gdrOffDistance,
   ibRetryExceeded,
+  ibCompletionFailed,
   ibvModifyQpTimeout,
   connectTimeout,
   peerConnectionClosed,
   initWaiting,
+  rankHeldUp,
   collectiveHang,
   watchdogTimeout,
   rasError,

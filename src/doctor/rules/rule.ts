@@ -46,8 +46,10 @@ export interface Rule {
   readonly references: readonly string[];
   /** What the fault can do to a job; a symptom is explained only by a fault that can cause it. */
   readonly causes?: readonly Effect[];
-  /** Faults that explain this one, by id, or by what they can do. Absent for causes. */
-  readonly explainedBy?: readonly string[] | { readonly effects: readonly Effect[] };
+  /** Faults that explain this one, by id, or by what they can do (`also`: and by id). Absent for causes. */
+  readonly explainedBy?:
+    | readonly string[]
+    | { readonly effects: readonly Effect[]; readonly also?: readonly string[] };
   /** It looks at what the other rules leave unexplained, so it runs after them. */
   readonly isLast?: true;
   /** `others`: what the other rules found, for rules that are last. */

@@ -22,7 +22,7 @@ export const isCalm = (job: Job): boolean =>
   );
 
 /** Warnings that closing connections makes. */
-const OF_CLOSING: ReadonlySet<Trouble['kind']> = new Set(['closing', 'peerClosed']);
+const OF_CLOSING: ReadonlySet<Trouble['kind']> = new Set(['closing', 'peerClosed', 'proxy']);
 
 /**
  * The process ended in order, and warns of nothing but connections that were closed. An abort may follow from a peer

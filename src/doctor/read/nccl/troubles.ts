@@ -42,8 +42,8 @@ const RECOGNISERS: readonly Recogniser[] = [
   ],
   [
     'exceeded error retry count',
-    /onnect(?:ion)? to (\S+?)<\d+> returned (.+?), exceeded error retry count/,
-    ([, address, reason]) => ({ kind: 'connect', address: address!, reason: reason! }),
+    /onnect(?:ion)?(?: to (\S+?)<\d+>)? returned (.+?), exceeded error retry count/,
+    ([, address, reason]) => ({ kind: 'connect', address, reason: reason! }),
   ],
   [
     'retrying (',
@@ -85,7 +85,7 @@ const RECOGNISERS: readonly Recogniser[] = [
   ],
   [
     'Got completion',
-    /Got completion (?:from peer (\S+?)(?:<\d+>)? )?with (?:error |status=[A-Z_]+\()(\d+)\)?(?:.* hca (\S+))?/,
+    /Got completion (?:from peer (\S+?)(?:<\d+>)? )?with (?:error |status=(?:[A-Z_]+\()?)(\d+)\)?(?:.* hca (\S+))?/,
     ([, peer = '', status, device]) => ({ kind: 'completion', status: Number(status), peer, device }),
   ],
   [
@@ -130,6 +130,7 @@ const RECOGNISERS: readonly Recogniser[] = [
   ['outstanding requests', /\b(?:send|recv|listen|comm)_?close\b/i, () => ({ kind: 'closing' })],
   ['while polling for opId', /./, () => ({ kind: 'proxy' })],
   ['[Proxy Service', /Failed to execute operation/, () => ({ kind: 'proxy' })],
+  ['[Service thread]', /Could not receive|Accept failed|Connection closed/, () => ({ kind: 'proxy' })],
   ['no socket interface found', /./, () => ({ kind: 'noInterface' })],
   ['No socket interface found', /./, () => ({ kind: 'noInterface' })],
   ['uplicate GPU', /./, () => ({ kind: 'sameGpu' })],

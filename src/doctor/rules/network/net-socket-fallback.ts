@@ -35,7 +35,7 @@ export const netSocketFallback: Rule = {
     ),
   ],
   references: ['NCCL user guide: NCCL_IB_DISABLE, NCCL_IB_HCA, NCCL_NET'],
-  explainedBy: ['net-plugin-load-failed', 'env-ib-disabled', 'iface-virtual'],
+  explainedBy: ['net-plugin-load-failed', 'env-ib-disabled', 'iface-virtual', 'net-differs'],
   find(job) {
     const over = job.processes.filter(({ network }) => network?.value === 'Socket');
     // Ranks that reach each other over the network are on several hosts, unless memory is forbidden to them.

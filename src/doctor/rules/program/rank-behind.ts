@@ -1,12 +1,12 @@
 /** A rank that did not call what the others wait in, as dumps, watchdogs or logs of calls tell. */
 
 import type { RankDump } from '../../model/dump.js';
-import { smallest } from '../../model/extremes.js';
+import { grouped } from '../../model/grouped.js';
 import { distinctPlaces } from '../../model/place.js';
 import { listed, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
 import { sizeOfGroup, waitingIn } from './group-progress.js';
-import { lonelyDumps, reportedGroups } from './reported-operations.js';
+import { type Standstill, standstills, waitsAcross } from './waits-across-groups.js';
 
 /** Ranks that called an operation and have not started it, while others are in it: something before it holds their stream. */
 function blockedRanks(list: readonly RankDump[], sequence: number): Finding[] {
@@ -89,46 +89,63 @@ export const rankBehind: Rule = {
     ),
   ],
   references: ['PyTorch: flight recorder'],
-  find: (job) =>
-    [...reportedGroups(job), ...lonelyDumps(job).map((one) => [one])].flatMap((list): Finding[] => {
-      const waiting = list.flatMap((dump) => {
-        const operation = waitingIn(dump);
-        return operation === undefined ? [] : [{ dump, operation }];
-      });
-      if (waiting.length === 0) return [];
-      const missing = smallest(waiting.map(({ operation }) => operation.sequence));
-      const late = list.filter(({ operations }) => (operations.at(-1)?.sequence ?? 0) < missing);
-      if (late.length === 0) {
+  find(job) {
+    const all = standstills(job);
+    const { roots } = waitsAcross(all);
+    const others = all
+      .filter(({ late }) => late.length === 0)
+      .flatMap(({ list, missing }) => {
         const blocked = blockedRanks(list, missing);
         return blocked.length > 0 ? blocked : withoutDump(list);
-      }
-      const first = waiting.find(({ operation }) => operation.sequence === missing)!.operation;
-      const [one] = late;
-      const last = one!.operations.at(-1)!;
-      const ranks = late.map(({ rank }) => rank);
-      return [
-        {
-          severity: 'error',
-          confidence: list.length >= sizeOfGroup(list) ? 'certain' : 'likely',
-          text: `rank ${listed(ranks)}${one!.host === undefined ? '' : ` on ${one!.host}`} never called ${first.name} ${missing}, in which ${waiting.length} rank${waiting.length === 1 ? ' waits' : 's wait'}`,
-          culprit: {
-            ...(late.length === 1 ? { rank: one!.rank } : { ranks }),
-            ...(one!.host === undefined ? {} : { host: one!.host }),
-            lastSeq: last.sequence,
-            missingSeq: missing,
-            communicator: one!.communicator,
-          },
-          evidence: distinctPlaces([
-            ...some(late.map(({ operations }) => operations.at(-1)!.at)),
-            ...some(
-              waiting
-                .filter(({ operation }) => operation.sequence === missing)
-                .map(({ operation }) => operation.at),
-            ),
-          ]),
-          repair: `Look at rank ${listed(ranks)} after operation ${last.sequence} (host stack, data loader, exception); it never called ${first.name} ${missing}.`,
-          workaround: null,
-        },
-      ];
-    }),
+      });
+    // One rank may be missed in several groups.
+    const byRanks = grouped(roots, ({ late }) => late.map(({ rank }) => rank).join());
+    return [...[...byRanks.values()].map(behindIn), ...others];
+  },
 };
+
+/** Ranks that are missing, in all groups that miss them. */
+function behindIn(groups: readonly Standstill[]): Finding {
+  // First the group that waits for the longest time, as far as numbers of ranks tell.
+  const [group, ...more] = [...groups].sort((a, b) => b.waiting.length - a.waiting.length) as [
+    Standstill,
+    ...Standstill[],
+  ];
+  const { list, late, missing, name } = group;
+  const waiting = groups.flatMap((one) => one.waiting);
+  const one = late[0]!;
+  const last = one.operations.at(-1)!;
+  const ranks = late.map(({ rank }) => rank);
+  const also =
+    more.length === 0
+      ? ''
+      : more.length === 1
+        ? `, nor ${more[0]!.name} ${more[0]!.missing} of group ${more[0]!.list[0]!.communicator}`
+        : `, nor what ${more.length} other groups wait in`;
+  return {
+    severity: 'error',
+    confidence: list.length >= sizeOfGroup(list) ? 'certain' : 'likely',
+    text: `rank ${listed(ranks)}${one.host === undefined ? '' : ` on ${one.host}`} never called ${name} ${missing}${also}, in which ${waiting.length} rank${waiting.length === 1 ? ' waits' : 's wait'}`,
+    culprit: {
+      ...(late.length === 1 ? { rank: one.rank } : { ranks }),
+      ...(one.host === undefined ? {} : { host: one.host }),
+      lastSeq: last.sequence,
+      missingSeq: missing,
+      communicator: one.communicator,
+    },
+    evidence: distinctPlaces([
+      ...some(late.map(({ operations }) => operations.at(-1)!.at)),
+      ...some(
+        group.waiting
+          .filter(({ operation }) => operation.sequence === missing)
+          .map(({ operation }) => operation.at),
+      ),
+      ...some(
+        more.flatMap((other) => other.waiting.slice(0, 1).map(({ operation }) => operation.at)),
+        4,
+      ),
+    ]),
+    repair: `Look at rank ${listed(ranks)} after operation ${last.sequence} (host stack, data loader, exception); it never called ${name} ${missing}.`,
+    workaround: null,
+  };
+}

@@ -35,6 +35,7 @@ export const ranksBehind: Rule = {
     ),
   ],
   references: ['NCCL user guide: RAS'],
+  explainedBy: ['rank-died'],
   find: (job) =>
     job.ras.flatMap(({ communicators }) =>
       communicators.flatMap(({ hash, mismatches }) =>
@@ -49,17 +50,30 @@ export const ranksBehind: Rule = {
                 ? `all but ${aheadRanks.length < 2 ? aheadRanks.join('') : `${aheadRanks.slice(0, -1).join(', ')} and ${aheadRanks.at(-1)}`}`
                 : `${sum(late)} ranks`;
           const whoText = Array.isArray(who) ? `rank ${listed(who)}` : who;
+          const only = lateRanks?.length === 1 ? late.flatMap((one) => one.listed)[0] : undefined;
+          const where =
+            only?.host === undefined
+              ? ''
+              : ` (process ${only.pid} on ${only.host}${only.gpu === undefined ? '' : `, GPU ${only.gpu}`})`;
+          const called = `${operation === 'collective' ? 'operation' : operation} ${top}`;
           return [
             {
               severity: 'error',
               confidence: 'likely',
-              text: `${sum(late)} rank${sum(late) === 1 ? '' : 's'} (${whoText}) ${sum(late) === 1 ? 'has' : 'have'} not called ${operation} ${top}, in which ${sum(ahead)} ${sum(ahead) === 1 ? 'waits' : 'wait'}`,
-              culprit: { comm: hash, operation, missing: top, ranksBehind: who },
+              text: `${sum(late) === 1 && Array.isArray(who) ? `${whoText}${where}` : `${sum(late)} rank${sum(late) === 1 ? '' : 's'} (${whoText})`} ${sum(late) === 1 ? 'has' : 'have'} not called ${called}, in which ${sum(ahead)} ${sum(ahead) === 1 ? 'waits' : 'wait'}`,
+              culprit: {
+                comm: hash,
+                operation,
+                missing: top,
+                ranksBehind: who,
+                ...(only?.host === undefined ? {} : { host: only.host, pid: only.pid }),
+                ...(only?.gpu === undefined ? {} : { gpu: Number.parseInt(only.gpu, 10) }),
+              },
               evidence: distinctPlaces([
                 at,
                 ...[...late, ...ahead].flatMap((count) => [count.at, ...count.listed.map((one) => one.at)]),
               ]).slice(0, 24),
-              repair: `Look at what ${whoText} ${sum(late) === 1 ? 'does' : 'do'} before ${operation} ${top} (data loading, another communicator, an exception)${aheadRanks === undefined ? '' : `; ask again with VERBOSE STATUS and take their stacks, not those of rank ${listed(aheadRanks)}`}.`,
+              repair: `Look at what ${whoText} ${sum(late) === 1 ? 'does' : 'do'} before ${called} (data loading, another communicator, an exception)${aheadRanks === undefined ? '' : `; ask again with VERBOSE STATUS and take their stacks, not those of rank ${listed(aheadRanks)}`}.`,
               workaround: null,
             },
           ];

@@ -13,7 +13,7 @@ export const nranksMismatchAtRoot: Rule = {
     ),
   ],
   references: ['NCCL user guide: creating a communicator'],
-  explainedBy: ['nranks-mismatch'],
+  explainedBy: ['nranks-mismatch', 'version-mismatch'],
   find(job) {
     const found = troubles(job, 'rankCounts');
     const [first] = found;

@@ -18,7 +18,13 @@ export const peerOfAnotherKind: Rule = {
     ),
   ],
   references: [],
-  explainedBy: ['version-mismatch', 'nranks-mismatch', 'nranks-mismatch-at-root', 'collective-size-mismatch'],
+  explainedBy: [
+    'version-mismatch',
+    'net-differs',
+    'nranks-mismatch',
+    'nranks-mismatch-at-root',
+    'collective-size-mismatch',
+  ],
   find(job: Job) {
     const found = troubles(job, 'wrongPeer');
     const [first] = found;
