@@ -177,6 +177,6 @@ describe('ranks that wait in several groups', () => {
       [1, 'y', ['all_gather', 3, 'completed']],
       [2, 'y', ['all_gather', 4, 'started']],
     ]);
-    expect(tree(verdicts)).toEqual(['collective-order-mismatch > rank-held-up']);
+    expect(tree(verdicts)).toEqual(['collective-order-mismatch > device-or-wire-stuck > rank-held-up']);
   });
 });
