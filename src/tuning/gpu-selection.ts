@@ -47,6 +47,7 @@ export const GPU_ALGORITHMS = Object.keys(GPU_PROTOCOLS) as readonly GpuAlgorith
 const MEETING: Readonly<Record<GpuShape['program'], GpuWay>> = {
   LL: { algorithm: 'OneShot', protocol: 'LL' },
   LL128: { algorithm: 'OneShot', protocol: 'LL128' },
+  Lamport: { algorithm: 'OneShot', protocol: 'LL' },
   Push: { algorithm: 'TwoShot', protocol: 'Simple' },
   Direct: { algorithm: 'TwoShot', protocol: 'Simple' },
 };

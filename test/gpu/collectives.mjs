@@ -11,6 +11,7 @@ import { parseArgs } from 'node:util';
 import { GPU_COLLECTIVES } from '#src/collectives/gpu/call.js';
 import { gpuLaunch, launchOf } from '#src/collectives/gpu/launch.js';
 import { gpuMessages } from '#src/collectives/gpu/message-launch.js';
+import { shapeWith } from '#src/collectives/gpu/shape.js';
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES } from '#src/kernel/element-types.js';
 import {
   encode,
@@ -175,6 +176,13 @@ const direct = (blocks, unroll = 4, copies = 'push', residency = 2) => ({
 });
 
 const LL128 = (blocks, threads) => ({ program: 'LL128', blocks: Math.min(blocks, most), threads });
+const lamport = (blocks, threads, packets = 1) => ({
+  program: 'Lamport',
+  blocks: Math.min(blocks, most),
+  threads,
+  packets,
+});
+const FLOATS = ELEMENT_TYPE_NAMES.filter((type) => ELEMENT_TYPES[type].kind === 'float');
 const push = (blocks, threads, unroll) => ({ program: 'Push', blocks, threads, unroll });
 
 function checks() {
@@ -188,6 +196,15 @@ function checks() {
         const unalign = next() < 0.5 ? [] : gpus.ranks.map(() => Math.floor(next() * 9));
         const inPlace = ['allReduce', 'broadcast'].includes(collective) && next() < 0.5;
         check(call, shape, { unalign, inPlace });
+      }
+    }
+  }
+  for (const collective of ['allReduce', 'reduceScatter', 'reduce']) {
+    for (const type of FLOATS) {
+      for (const shape of [lamport(9, 512), lamport(18, 256), lamport(9, 256, 2)]) {
+        const call = { collective, type, op: next() < 0.5 ? 'sum' : 'avg', count: 4099, root: 1 };
+        const unalign = next() < 0.5 ? [] : gpus.ranks.map(() => Math.floor(next() * 9));
+        check(call, shape, { unalign, inPlace: collective === 'allReduce' && next() < 0.5 });
       }
     }
   }
@@ -214,14 +231,42 @@ function checks() {
   }
 }
 
+/** The same with floats, in Lamport lines and others. */
+function checkLargeFloats(count, round) {
+  const shapes = [lamport(128, 1024), lamport(128, 512, 2), lamport(128, 256, 4), LL128(95, 736)];
+  const calls = Array.from({ length: 10 }, (_, i) => shapes[(i * (round + 1)) % shapes.length]);
+  const inputs = gpus.ranks.map(() => new Float32Array(count).map(() => Math.floor(next() * 4096) - 2048));
+  const call = { collective: 'allReduce', type: 'float32', op: 'sum', count, root: 0 };
+  gpus.ranks.forEach((r, rank) => {
+    r.upload(sends[rank], inputs[rank]);
+  });
+  const chain = calls.map((shape) =>
+    gpus.ranks.map((_, rank) => {
+      const at = sends[rank];
+      const args = { ...call, send: at, recv: at, sendName: at, recvName: at };
+      return gpus.prepare(rank, launchOf(team, call, shape), args);
+    }),
+  );
+  gpus.runOnce(chain.flat(), `large floats ${JSON.stringify(calls)}`);
+  report.checks++;
+  gpus.ranks.forEach((r, rank) => {
+    const found = new Float32Array(count);
+    r.download(found, sends[rank]);
+    const wrong = found.findIndex(
+      (value, i) => value !== inputs.reduce((sum, input) => sum + input[i], 0) * ranks ** (calls.length - 1),
+    );
+    if (wrong >= 0) report.failures.push({ what: 'large floats', count, rank, element: wrong, calls });
+  });
+}
+
 /** Sums in place of so much data that all lines of an area are under way at a time, again and again, in all shapes. */
 function checkLarge() {
-  const most = 3 * MB;
+  const most = 2 * MB;
   const random32 = new Int32Array(most / 4).map(() => next() * 0x100000000);
   const shapes = [
-    LL128(128, 1024),
-    LL128(103, 1024),
-    LL128(128, 832),
+    LL128(128, 768),
+    LL128(95, 736),
+    LL128(128, 672),
     push(128, 512, 4),
     push(128, 256, 8),
     push(128, 128, 16),
@@ -232,6 +277,7 @@ function checkLarge() {
     const at = [Math.floor(next() * 64), Math.floor(next() * 64)].map((n) => n & ~3);
     const inputs = gpus.ranks.map((_, rank) => random32.subarray(at[rank % 2], at[rank % 2] + count));
     const calls = Array.from({ length: 10 }, () => shapes[Math.floor(next() * shapes.length)]);
+    if (round < 8) checkLargeFloats(count, round);
     gpus.ranks.forEach((r, rank) => {
       r.upload(sends[rank], inputs[rank]);
     });
@@ -455,6 +501,74 @@ function shapes128(bytes) {
     list.push(LL128(blocks, 32 * warps));
   }
   return list;
+}
+
+/** Lamport shapes for so many bytes of each peer. */
+function lamportShapes(bytes) {
+  const list = [];
+  const count = Math.ceil(bytes / 16);
+  for (const packets of [1, 2, 4]) {
+    for (const threads of [32, 64, 128, 256, 512, 1024]) {
+      const blocks = Math.ceil(count / (threads * packets));
+      if (threads * packets * (ranks - 1) > 1024 || blocks > 128 || (blocks > 16 && threads < 64)) continue;
+      if (blocks * threads * packets >= 2 * count && threads > 64) continue;
+      list.push(lamport(blocks, threads, packets));
+    }
+  }
+  return list;
+}
+
+function sweepLamport() {
+  gpus.overlap = true;
+  for (const bytes of [8, 2 * KB, 8 * KB, 32 * KB, 64 * KB, 128 * KB, 256 * KB, 512 * KB, MB, 2 * MB]) {
+    const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
+    const list = lamportShapes(bytes);
+    for (const shape of list) time(call, shape, bytes, { stream: true });
+    const old = bytes > 128 * KB ? shapeWith('LL128', team, call) : shapeWith('LL', team, call);
+    time(call, old, bytes, { stream: true });
+    if (bytes === 2 * MB) {
+      for (let again = 0; again < 2; again++) {
+        time(call, old, bytes, { stream: true });
+        for (const shape of list) time(call, shape, bytes, { stream: true });
+      }
+    }
+  }
+  for (const collective of ['reduceScatter', 'reduce']) {
+    for (const bytes of [32 * KB, 512 * KB, 2 * MB]) {
+      const each = collective === 'reduce' ? bytes : bytes / ranks;
+      const call = { collective, type: 'float32', op: 'sum', count: each / 4, root: 0 };
+      for (const shape of lamportShapes(each)) time(call, shape, bytes);
+      time(call, each > 128 * KB ? shapeWith('LL128', team, call) : shapeWith('LL', team, call), bytes);
+    }
+  }
+}
+
+/** Copies by the copy engines between meetings of the ranks, by kernels or by values in memory. */
+function sweepEngines() {
+  gpus.overlap = false;
+  for (const bytes of [2 * MB, 8 * MB, 32 * MB, 128 * MB, 512 * MB]) {
+    const call = { collective: 'allGather', type: 'float32', op: 'sum', count: bytes / 8, root: 0 };
+    time(call, gpuLaunch(team, call).shape, bytes, { stream: true });
+    const launches = bytes > 64 * MB ? 1 : 3;
+    for (const meeting of ['kernels', 'values']) {
+      for (const parts of [1, 2]) {
+        try {
+          const barrier = { collective: 'barrier', type: 'uint8', op: 'sum', count: 0, root: 0 };
+          const kernels =
+            meeting === 'kernels' ? prepareFor(barrier, gpuLaunch(team, barrier).shape) : undefined;
+          const found = gpus.timeEngines(sends, recvs, bytes / 2, { kernels, parts, launches });
+          report.rows.push({
+            collective: `allGather`,
+            bytes,
+            shape: { program: `engines ${meeting} ${parts}`, blocks: 0, threads: 0 },
+            ...found,
+          });
+        } catch (error) {
+          (report.notes ??= []).push(`engines ${meeting} ${parts} ${bytes}: ${error.message}`);
+        }
+      }
+    }
+  }
 }
 
 /** The all-reduce in LL128 lines and by pushes. */
@@ -730,6 +844,8 @@ try {
     if (part === 'others') sweepOthers();
     if (part === 'checkLarge') checkLarge();
     if (part === 'll128') sweep128(fillRandom());
+    if (part === 'lamport') sweepLamport(fillRandom());
+    if (part === 'engines') sweepEngines(fillRandom());
     if (part === 'others128') sweepOthers128();
     if (part === 'push') sweepPush(fillRandom());
     if (part === 'link') probeLink(fillRandom());
@@ -758,7 +874,7 @@ for (const [key, list] of best) {
   const text = list.slice(0, 3).map(({ graph, stream, shape: s }) => {
     const form =
       s.program !== 'Direct'
-        ? `${s.program} ${s.blocks}x${s.threads}x${s.lines ?? s.unroll ?? 'n'}`
+        ? `${s.program} ${s.blocks}x${s.threads}x${s.lines ?? s.unroll ?? s.packets ?? 'n'}`
         : `D ${s.blocks} u${s.unroll} ${s.copies} r${s.residency}`;
     return `${graph}${stream === undefined ? '' : ` (${stream})`} ${form}`;
   });

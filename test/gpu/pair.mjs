@@ -335,6 +335,96 @@ export class GpuRanks {
     return this.timed('copies', calls, () => once(calls));
   }
 
+  /**
+   * Microseconds of an exchange of `bytes` by the copy engines in both directions with a copy at home beside, between two
+   * meetings: by kernels, or by values that streams write and wait for. From streams and in graphs, where that goes.
+   */
+  timeEngines(sends, recvs, bytes, { kernels, parts, launches }) {
+    const copy = raw(
+      'int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t stream)',
+    );
+    const write = raw(
+      'int cuStreamWriteValue32_v2(uintptr_t stream, uintptr_t address, uint32_t value, uint32_t flags)',
+    );
+    const wait = raw(
+      'int cuStreamWaitValue32_v2(uintptr_t stream, uintptr_t address, uint32_t value, uint32_t flags)',
+    );
+    const record = raw('int cuEventRecord(uintptr_t event, uintptr_t stream)');
+    const waitEvent = raw('int cuStreamWaitEvent(uintptr_t stream, uintptr_t event, uint32_t flags)');
+    const ok = (code, what) => {
+      if (code !== 0) throw new Error(`${what}: error ${code}`);
+    };
+    for (const r of this.ranks) {
+      r.enter();
+      r.side ??= Array.from({ length: 2 }, () => ({
+        stream: handle('int cuStreamCreate(_Out_ uintptr_t *stream, uint32_t flags)', 1),
+        event: handle('int cuEventCreate(_Out_ uintptr_t *event, uint32_t flags)', 2),
+      }));
+      r.fork ??= handle('int cuEventCreate(_Out_ uintptr_t *event, uint32_t flags)', 2);
+      r.flags ??= r.alloc(256);
+    }
+    const meet = (r, rank, word) => {
+      if (kernels !== undefined) {
+        this.fire(kernels[rank]);
+        return;
+      }
+      const peer = this.ranks[(rank + 1) % this.ranks.length];
+      const at = BigInt(128 * word);
+      ok(write(r.stream, peer.flags + at, 1, 0), 'write');
+      ok(wait(r.stream, r.flags + at, 1, 0), 'wait');
+      ok(write(r.stream, r.flags + at, 0, 0), 'reset');
+    };
+    const one = (r, rank) => {
+      const peer = (rank + 1) % this.ranks.length;
+      const own = BigInt(bytes * rank);
+      meet(r, rank, 0);
+      record(r.fork, r.stream);
+      const part = bytes / parts;
+      for (let p = 1; p < parts; p++) {
+        const { stream } = r.side[p];
+        ok(waitEvent(stream, r.fork, 0), 'fork');
+        ok(copy(recvs[peer] + own + BigInt(p * part), sends[rank] + BigInt(p * part), part, stream), 'copy');
+        record(r.side[p].event, stream);
+      }
+      ok(waitEvent(r.side[0].stream, r.fork, 0), 'fork');
+      ok(copy(recvs[rank] + own, sends[rank], bytes, r.side[0].stream), 'copy at home');
+      record(r.side[0].event, r.side[0].stream);
+      ok(copy(recvs[peer] + own, sends[rank], part, r.stream), 'copy');
+      for (let p = 0; p < parts; p++) ok(waitEvent(r.stream, r.side[p].event, 0), 'join');
+      meet(r, rank, 1);
+    };
+    const each = (count) => {
+      for (let i = 0; i < count; i++) {
+        this.ranks.forEach((r, rank) => {
+          r.enter();
+          one(r, rank);
+        });
+      }
+    };
+    this.settle();
+    each(3);
+    this.finish('engines');
+    const stream = Number(this.timed('engines', 10, () => each(10)).toFixed(2));
+    const a = new Uint32Array(4096);
+    const b = new Uint32Array(4096);
+    this.ranks[0].download(a, sends[0] + BigInt(bytes - 16384));
+    this.ranks[1].download(b, recvs[1] + BigInt(bytes - 16384));
+    if (a.some((value, i) => value !== b[i])) throw new Error('wrong copy');
+    const prepared = this.ranks.map((r, rank) => ({ r, run: () => one(r, rank) }));
+    const fire = this.fire;
+    this.fire = (p) => (p.run === undefined ? fire.call(this, p) : p.run());
+    try {
+      return {
+        stream,
+        graph: Number(this.timeGraph(prepared, 'engines', { calls: 10, launches }).toFixed(2)),
+      };
+    } catch (error) {
+      return { stream, graph: stream, note: error.message };
+    } finally {
+      this.fire = fire;
+    }
+  }
+
   /** Microseconds of a launch of a kernel given as text, with (source, target, bytes) as its parameters, on all ranks. */
   timeText(name, text, { blocks, threads, sends, recvs, bytes, calls }) {
     const launches = this.ranks.map((r, rank) => {

@@ -28,7 +28,10 @@ const chosen = (team: GpuTeam, one: GpuCall, algorithm?: string, protocol?: stri
 describe('selectOnGpu', () => {
   it('takes what is measured where lists leave it', () => {
     expect(chosen(pair, call(2))).toBe('OneShot LL');
-    expect(chosen(pair, call(1 << 17))).toBe('OneShot LL128');
+    expect(chosen(pair, { ...call(1 << 17), type: 'int32' })).toBe('OneShot LL128');
+    expect(chosen(pair, call(1 << 17), undefined, 'LL128')).toBe('OneShot LL128');
+    // Lamport lines, which count as LL.
+    expect(chosen(pair, call(1 << 17))).toBe('OneShot LL');
     expect(chosen(pair, call(1 << 24), '^Ring,Tree')).toBe('TwoShot Simple');
     expect(selectOnGpu(pair, call(2), choices('^Ring')).reason).toBe('measured to be the fastest');
   });

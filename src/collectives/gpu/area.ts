@@ -12,6 +12,7 @@
  * tokens   [block][bank][peer]      LL line: "I have begun the round", from ranks that send no data in it
  * lines    [block][bank][peer]      LL lines with the data of `peer`
  * lines128 [block][bank][peer]      LL128 lines with the data of `peer`
+ * lamport  [block][bank][peer]      packets of `peer` (lamport-lines.ts), all zeros between calls
  * pairs    [channel][peer]          Pair: state and inbox of messages (send and receive) from `peer`
  * pushes   [block][warp][peer]      PushState: how far pushes between warps of two ranks are
  * stage                             copies of buffers that peers cannot reach, shared out by each launch
@@ -19,7 +20,7 @@
  * ```
  *
  * Where a rank keeps something for each of the others (lines), these are numbered by their distance: the next rank is 0.
- * Sizes: two ranks need less than 23 MB each without connectors.
+ * Sizes: two ranks need less than 27 MB each without connectors.
  */
 
 import { TuttiError } from '../../errors/tutti-error.js';
@@ -58,6 +59,8 @@ export interface AreaSizes {
   readonly llBankBytes: number;
   /** LL128 lines of one block and bank, bytes, shared by the ranks. */
   readonly ll128BankBytes: number;
+  /** Lamport lines of one block and bank, bytes, shared by the ranks. */
+  readonly lamportBankBytes: number;
   readonly pairChannels: number;
   /** LL lines of one bank of a pair's channel, bytes. */
   readonly pairBankBytes: number;
@@ -74,7 +77,8 @@ export const GPU_AREA: AreaSizes = {
   blocks: MAX_GPU_BLOCKS,
   llBlocks: LL_BLOCKS,
   llBankBytes: 16 * 1024,
-  ll128BankBytes: 32 * 1024,
+  ll128BankBytes: 24 * 1024,
+  lamportBankBytes: 16 * 1024,
   pairChannels: PAIR_CHANNELS,
   pairBankBytes: 8 * 1024,
   pairBank128Bytes: 16 * 1024,
@@ -158,6 +162,9 @@ export interface AreaLayout {
   readonly lines128: number;
   /** LL128 lines of one rank in a bank, bytes: whole chunks. */
   readonly slot128Bytes: number;
+  readonly lamport: number;
+  /** Lamport lines of one rank in a bank, bytes. */
+  readonly slotLamportBytes: number;
   readonly pairs: number;
   /** From the pair of one peer to the next. */
   readonly pairStride: number;
@@ -180,6 +187,7 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
   const peers = Math.max(1, ranks - 1);
   const slotBytes = Math.floor(sizes.llBankBytes / peers / CACHE_LINE) * CACHE_LINE;
   const slot128Bytes = Math.floor(sizes.ll128BankBytes / peers / CHUNK128_BYTES) * CHUNK128_BYTES;
+  const slotLamportBytes = Math.floor(sizes.lamportBankBytes / peers / CACHE_LINE) * CACHE_LINE;
   if (slotBytes === 0)
     throw new TuttiError('internalError', `LL banks of ${sizes.llBankBytes} bytes are too small`);
   const pairStride = Pair.size + 2 * (sizes.pairBankBytes + sizes.pairBank128Bytes);
@@ -188,7 +196,8 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
   const tokens = cells + round(sizes.blocks * ranks * Cell.size, CACHE_LINE);
   const lines = tokens + round(sizes.llBlocks * 2 * ranks * LINE_BYTES, CACHE_LINE);
   const lines128 = lines + sizes.llBlocks * 2 * peers * slotBytes;
-  const pairs = lines128 + sizes.llBlocks * 2 * peers * slot128Bytes;
+  const lamport = lines128 + sizes.llBlocks * 2 * peers * slot128Bytes;
+  const pairs = lamport + sizes.llBlocks * 2 * peers * slotLamportBytes;
   const pushes = round(pairs + sizes.pairChannels * peers * pairStride, CACHE_LINE);
   const stage = round(pushes + sizes.blocks * PUSH_WARPS * peers * PushState.size, CACHE_LINE);
   const connectors = connectorLayout(ranks, sizes.connectors, round(stage + sizes.stageBytes, CACHE_LINE));
@@ -203,6 +212,8 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
     slotBytes,
     lines128,
     slot128Bytes,
+    lamport,
+    slotLamportBytes,
     pairs,
     pairStride,
     pushes,

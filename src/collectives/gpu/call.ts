@@ -59,6 +59,14 @@ export type GpuShape =
       readonly threads: number;
     }
   | {
+      /** Reductions of floats in one round. */
+      readonly program: 'Lamport';
+      readonly blocks: number;
+      readonly threads: number;
+      /** Packets of a thread. */
+      readonly packets: number;
+    }
+  | {
       /** All-reduce only. */
       readonly program: 'Push';
       readonly blocks: number;

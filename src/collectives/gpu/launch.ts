@@ -26,7 +26,7 @@ import { directGpu } from './direct.js';
 import { lowLatency } from './low-latency.js';
 import { oneRound } from './one-round.js';
 import { pushAllReduce, pushStageBytes } from './push.js';
-import { expectedMicroseconds, gpuShape, mayOverlap } from './shape.js';
+import { expectedMicroseconds, gpuShape, LAMPORT_THREADS, mayOverlap } from './shape.js';
 import { type GpuArguments, gpuWork, writeGpuWork } from './work.js';
 
 /** A launch. Equal keys mean equal programs, to be compiled once. */
@@ -75,6 +75,8 @@ const WARP = 32;
 /** Shares of blocks in LL programs are whole pairs of lines, those of ranks in direct ones whole cache lines. */
 const LL_GRAIN = 2 * LINE_DATA;
 const DIRECT_GRAIN = 128;
+const PACKET = 16;
+const LAMPORT_GRAIN = PACKET;
 
 /** Copies depend on nothing of an element type but its size. */
 const BY_SIZE: Readonly<Record<number, ElementType>> = { 1: 'uint8', 2: 'float16', 4: 'uint32', 8: 'uint64' };
@@ -124,7 +126,7 @@ export function launchOf(
   const { collective } = call;
   const { blocks, threads } = shape;
   const overlap = mayOverlap(team, call);
-  const most = shape.program === 'LL' || shape.program === 'LL128' ? sizes.llBlocks : sizes.blocks;
+  const most = shape.program === 'Push' || shape.program === 'Direct' ? sizes.blocks : sizes.llBlocks;
   if (blocks > most)
     throw new TuttiError('internalError', `${blocks} blocks; the areas are made for ${most}`);
   const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
@@ -134,7 +136,7 @@ export function launchOf(
   const bytes = callBytes(call);
   const split = (parts: number, grain: number) => Math.ceil(bytes / (parts * grain)) * grain;
   const parameters = { collective, reduction, ranks, sizes };
-  const { slotBytes, slot128Bytes } = areaLayout(ranks, sizes);
+  const { slotBytes, slot128Bytes, slotLamportBytes } = areaLayout(ranks, sizes);
 
   /** `form`: what distinguishes programs of this kind from each other. */
   const launch = (
@@ -173,6 +175,17 @@ export function launchOf(
       const most = Math.min(LL128_THREADS, (slot128Bytes / CHUNK128_BYTES) * WARP);
       const build = (traits: Traits) => oneRound(traits, { ...parameters, lines: 'LL128' });
       return launch(share, [], build, { threads: most });
+    }
+    case 'Lamport': {
+      const { packets } = shape;
+      if (!reduces || ELEMENT_TYPES[type].kind !== 'float') {
+        throw new TuttiError('internalError', `${collective} of ${type} in Lamport lines`);
+      }
+      const share = split(blocks, LAMPORT_GRAIN);
+      const data = threads * packets * PACKET;
+      requireOneRound(share, data, data, slotLamportBytes);
+      const build = (traits: Traits) => oneRound(traits, { ...parameters, lines: { packets } });
+      return launch(share, [packets], build, { threads: LAMPORT_THREADS });
     }
     case 'Push': {
       const { unroll } = shape;

@@ -10,6 +10,7 @@ import { type KernelBuilder, kernel, type Value, type Variable } from '../../ker
 import { ELEMENT_TYPES } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
 import { directArithmetic } from '../arithmetic.js';
+import { LamportLines } from './lamport-lines.js';
 import type { RoundLines } from './round-lines.js';
 import { type LineProtocol, type LowLatencyParameters, Rounds } from './rounds.js';
 import { ThreadLines } from './thread-lines.js';
@@ -17,16 +18,30 @@ import { WarpLines } from './warp-lines.js';
 import { gpuWork } from './work.js';
 
 export interface OneRoundParameters extends LowLatencyParameters {
-  /** LL lines of a thread, or one LL128 chunk of a warp. The slots of the areas hold them for all threads of a block. */
-  readonly lines: number | 'LL128';
+  /**
+   * LL lines of a thread, one LL128 chunk of a warp, or Lamport packets of a thread. The slots of the areas hold them for
+   * all threads of a block.
+   */
+  readonly lines: number | 'LL128' | { readonly packets: number };
 }
 
 /** The program of a collective in one round of lines; its descriptor is GpuWork. Not for barriers, which have no data. */
 export function oneRound(traits: Traits, parameters: OneRoundParameters): Program {
   const { lines } = parameters;
-  return lines === 'LL128'
-    ? program(traits, parameters, 'LL128', (...of) => new WarpLines(...of))
-    : program(traits, parameters, 'LL', (k, ...of) => new ThreadLines(k, lines, ...of));
+  if (lines === 'LL128') {
+    return program(traits, parameters, 'LL128', 'll128', (...of) => new WarpLines(...of));
+  }
+  if (typeof lines === 'number') {
+    return program(traits, parameters, 'LL', `ll${lines}`, (k, ...of) => new ThreadLines(k, lines, ...of));
+  }
+  const { packets } = lines;
+  return program(
+    traits,
+    parameters,
+    'Lamport',
+    `lamport${packets}`,
+    (k, ...of) => new LamportLines(k, packets, ...of),
+  );
 }
 
 /** Makes the lines of a thread, as the constructors of the two do. */
@@ -39,11 +54,12 @@ type MakeLines<T extends 'u64' | 'packet'> = (
 
 function program<T extends 'u64' | 'packet'>(
   traits: Traits,
-  { collective, reduction, ranks, lines, ...parameters }: OneRoundParameters,
+  { collective, reduction, ranks, ...parameters }: OneRoundParameters,
   protocol: LineProtocol,
+  name: string,
   makeLines: MakeLines<T>,
 ): Program {
-  return kernel(`${lines === 'LL128' ? 'll128' : `ll${lines}`}_${collective}`, traits, (k, work) => {
+  return kernel(`${name}_${collective}`, traits, (k, work) => {
     const fields = gpuWork(ranks);
     /** The low half of a 64-bit field: sizes are small here. */
     const small = (name: 'bytes' | 'share' | 'sendStride' | 'recvStride' | 'send' | 'recv') =>
@@ -67,7 +83,10 @@ function program<T extends 'u64' | 'packet'>(
     const round = makeLines(k, elementBytes, all.sub(low).min(share), pointers);
     const sendTo = (rank: Value<'u32'>) => send.offset(small('sendStride').mul(rank));
     const recvFrom = (rank: Value<'u32'>) => recv.offset(small('recvStride').mul(rank));
-    const valuesOf = (variables: readonly Variable<T>[]) => variables.map(({ value }) => value);
+    const valuesOf = (variables: readonly Variable<T>[]) => {
+      const values = variables.map(({ value }) => value);
+      return round.sendable?.(values) ?? values;
+    };
 
     const mine = round.data();
     const theirs = peers.map(() => round.data());

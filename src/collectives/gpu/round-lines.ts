@@ -3,11 +3,13 @@
 import type { Value, Variable } from '../../kernel/builder.js';
 import type { DirectArithmetic } from '../arithmetic.js';
 
-/** `T`: what a value is, the 8 bytes of an LL line or a packet of LL128 lines. */
+/** `T`: what a value is, the 8 bytes of an LL line, or a packet of LL128 or Lamport lines. */
 export interface RoundLines<T extends 'u64' | 'packet'> {
   /** Variables for the data, to be filled by loads on one path or another. */
   data(): Variable<T>[];
   load(from: Value<'ptr'>, to: readonly Variable<T>[]): void;
+  /** The data as they are sent, and as this rank computes with them, where the lines cannot carry everything. */
+  sendable?(values: readonly Value<T>[]): Value<T>[];
   store(to: Value<'ptr'>, values: readonly Value<T>[]): void;
   /** Writes lines of this round into a peer's slot. */
   push(outbox: Value<'ptr'>, values: readonly Value<T>[], round: Value<'u32'>): void;

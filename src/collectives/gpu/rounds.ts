@@ -9,8 +9,8 @@
  * So a rank that pushes round e + 1 knows that everybody has begun round e, has therefore finished round e - 1, and
  * that the bank is free.
  *
- * LL and LL128 programs share the rounds and tokens; each has banks of its own, because a number of a round could stand
- * among the data of the other.
+ * LL, LL128 and Lamport programs share the rounds and tokens; each has banks of its own, because a number of a round
+ * could stand among the data of another.
  *
  * Numbers of rounds wrap after 2^32. Before a line of long ago could pass for a new one, each rank clears its banks, in
  * the last two rounds before the wrap.
@@ -36,7 +36,7 @@ export interface LowLatencyParameters {
 }
 
 /** In which lines the data of a program travel. */
-export type LineProtocol = 'LL' | 'LL128';
+export type LineProtocol = 'LL' | 'LL128' | 'Lamport';
 
 /** Numbers of rounds after the wrap begin with this: 0 is what zeroed memory holds, and the parity must go on. */
 const FIRST_AFTER_WRAP = 2;
@@ -54,6 +54,7 @@ export class Rounds {
   /** Bytes from the beginning of an area to the lines and tokens of this block and bank. */
   #lines!: Value<'u32'>;
   #lines128!: Value<'u32'>;
+  #lamport!: Value<'u32'>;
   #tokens!: Value<'u32'>;
   readonly #protocol: LineProtocol;
 
@@ -88,6 +89,7 @@ export class Rounds {
     const peers = Math.max(1, ranks - 1);
     this.#lines = bank.mul(peers * layout.slotBytes).add(layout.lines);
     this.#lines128 = bank.mul(peers * layout.slot128Bytes).add(layout.lines128);
+    this.#lamport = bank.mul(peers * layout.slotLamportBytes).add(layout.lamport);
     this.#tokens = bank.mul(ranks * LINE_BYTES).add(layout.tokens);
     return this.number;
   }
@@ -144,10 +146,15 @@ export class Rounds {
   }
 
   #slotStart(slot: Value<'u32'>): Value<'u32'> {
-    const { slotBytes, slot128Bytes } = this.team.layout;
-    return this.#protocol === 'LL'
-      ? this.#lines.add(slot.mul(slotBytes))
-      : this.#lines128.add(slot.mul(slot128Bytes));
+    const { slotBytes, slot128Bytes, slotLamportBytes } = this.team.layout;
+    switch (this.#protocol) {
+      case 'LL':
+        return this.#lines.add(slot.mul(slotBytes));
+      case 'LL128':
+        return this.#lines128.add(slot.mul(slot128Bytes));
+      case 'Lamport':
+        return this.#lamport.add(slot.mul(slotLamportBytes));
+    }
   }
 
   /** Tells every peer that gets no data from this rank in this round that the round has begun. */

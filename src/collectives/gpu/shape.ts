@@ -3,12 +3,16 @@
  * other numbers of ranks and smaller GPUs.
  */
 
+import { ELEMENT_TYPES } from '../../kernel/element-types.js';
 import { areaLayout, CHUNK128_BYTES, CHUNK128_DATA, LINE_BYTES, LINE_DATA, LL_BLOCKS } from './area.js';
 import { callBytes, type GpuCall, type GpuCollective, type GpuShape, type GpuTeam } from './call.js';
 
 const KB = 1024;
 const MB = 1024 * KB;
 const WARP = 32;
+
+/** Most threads of Lamport programs. */
+export const LAMPORT_THREADS = 1024;
 
 /** Threads of a block of direct programs: 16 warps, as many as hide the latency of a link with a few loads each. */
 const DIRECT_THREADS = 512;
@@ -62,6 +66,31 @@ function lowLatencyShape(team: GpuTeam, bytes: number): GpuShape {
     }
   }
   return { program: 'LL', blocks: most, threads: 16 * WARP };
+}
+
+/** Reductions of floats go as Lamport lines from here on, below it LL takes as long, up to so much per peer. */
+const LEAST_LAMPORT = 2 * KB;
+const MOST_LAMPORT = 2 * MB;
+const PACKET = 16;
+
+/** Threads of a block in Lamport programs, a packet each: more only where the blocks would be too many. */
+const LAMPORT_LEAST_THREADS = 4 * WARP;
+
+function takesLamport({ collective, type }: GpuCall): boolean {
+  const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
+  return reduces && ELEMENT_TYPES[type].kind === 'float';
+}
+
+/** Undefined where the data do not fit into one round. */
+function lamportShape(team: GpuTeam, bytes: number): GpuShape | undefined {
+  const packets = Math.ceil(bytes / PACKET);
+  const slotPackets = areaLayout(team.ranks).slotLamportBytes / PACKET;
+  const most = Math.min(LL_BLOCKS, resident(team, 1));
+  for (let threads = LAMPORT_LEAST_THREADS; threads <= Math.min(LAMPORT_THREADS, slotPackets); threads *= 2) {
+    const blocks = Math.ceil(packets / threads);
+    if (blocks <= most) return { program: 'Lamport', blocks, threads, packets: 1 };
+  }
+  return undefined;
 }
 
 /** Blocks among which LL128 data are shared out, with 4 to 32 warps each. */
@@ -136,6 +165,10 @@ export function gpuShape(team: GpuTeam, call: GpuCall): GpuShape {
   if (collective === 'barrier') return { program: 'LL', blocks: 1, threads: WARP };
   const bytes = callBytes(call);
   const cost = roundsCost(team, collective);
+  if (takesLamport(call) && bytes >= LEAST_LAMPORT && bytes <= MOST_LAMPORT / cost) {
+    const shape = lamportShape(team, bytes);
+    if (shape !== undefined) return shape;
+  }
   if (team.wholeLines && bytes > MOST_LOW_LATENCY_BEFORE_LL128 / cost && bytes <= MOST_LL128 / cost) {
     const shape = ll128Shape(team, bytes);
     if (shape !== undefined) return shape;

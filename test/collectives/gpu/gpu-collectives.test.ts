@@ -57,6 +57,13 @@ const LL128 = (blocks: number, warps: number): GpuShape => ({
   blocks,
   threads: 32 * warps,
 });
+const lamport = (blocks: number, threads: number, packets = 1): GpuShape => ({
+  program: 'Lamport',
+  blocks,
+  threads,
+  packets,
+});
+const FLOATS = ELEMENT_TYPE_NAMES.filter((type) => ELEMENT_TYPES[type].kind === 'float');
 const direct = (blocks: number, threads: number, copies: Copies = 'push'): GpuShape => ({
   program: 'Direct',
   blocks,
@@ -66,9 +73,13 @@ const direct = (blocks: number, threads: number, copies: Copies = 'push'): GpuSh
   copies,
 });
 
-function randomShape(next: () => number): GpuShape {
+const REDUCTIONS = new Set<GpuCollective>(['allReduce', 'reduceScatter', 'reduce']);
+
+function randomShape(collective: GpuCollective, next: () => number): GpuShape {
   const blocks = pick([1, 2, 3], next);
   if (next() < 0.2) return LL128(blocks, 1);
+  if (REDUCTIONS.has(collective) && next() < 0.4)
+    return lamport(blocks, pick([4, 8], next), pick([1, 2], next));
   return next() < 0.5
     ? pick([LL(blocks, 4), LL(blocks, 8), LL(blocks, 4, 1), LL(blocks, 4, 2), LL(blocks, 8, 1)], next)
     : direct(blocks, 4, pick(COPIES, next));
@@ -77,6 +88,7 @@ function randomShape(next: () => number): GpuShape {
 /** Bytes that a shape takes, or enough for several rounds or pieces. */
 function mostBytes(shape: GpuShape): number {
   if (shape.program === 'LL128') return (shape.blocks * shape.threads * 960) / 32;
+  if (shape.program === 'Lamport') return shape.blocks * shape.threads * shape.packets * 16;
   if (shape.program === 'LL' && shape.lines !== undefined)
     return shape.blocks * shape.threads * shape.lines * 8;
   return shape.program === 'Push' ? shape.blocks * shape.threads * 80 : 160;
@@ -88,7 +100,7 @@ function randomCall(
   collective: GpuCollective,
   shape: GpuShape,
 ): SimulatedGpuCall {
-  const type = pick(ELEMENT_TYPE_NAMES, next);
+  const type = pick(shape.program === 'Lamport' ? FLOATS : ELEMENT_TYPE_NAMES, next);
   const { size } = ELEMENT_TYPES[type];
   const most = Math.floor(mostBytes(shape) / size);
   const staged = shape.program === 'Direct' && next() < 0.3 ? [pick([0, 1], next)] : [];
@@ -148,6 +160,46 @@ describe('LL128 programs on GPUs', () => {
       { seeds: 2 * EFFORT },
     );
     expect(runs).toBe(4 * EFFORT);
+  });
+});
+
+describe('Lamport programs on GPUs', () => {
+  it.each(['allReduce', 'reduceScatter', 'reduce'] as const)(
+    'move %s of floats of any size between 2 and 3 ranks',
+    (collective) => {
+      const runs = explore(
+        (machine) => {
+          const next = random(machine.seed + 1);
+          const ranks = pick([2, 3], next);
+          const shape = lamport(pick([1, 2, 3], next), pick([4, 8], next), pick([1, 2], next));
+          run(machine, ranks, [randomCall(ranks, next, collective, shape)], next);
+        },
+        { seeds: 4 * EFFORT },
+      );
+      expect(runs).toBe(8 * EFFORT);
+    },
+  );
+
+  it('carry every bit pattern, those that would look empty too, with the same bits at all ranks', () => {
+    for (const type of FLOATS) {
+      const { size } = ELEMENT_TYPES[type];
+      const ones = (1n << BigInt(8 * size)) - 1n;
+      const count = 64 / size;
+      // All ones at one rank or the other, or at both; and what they are replaced by.
+      const patterns = [ones, ones >> 1n, 0n, encode(type, 1.5)];
+      const inputs = [0, 1].map((rank) =>
+        Array.from({ length: count }, (_, i) => patterns[((rank === 0 ? i * size : i * size * 4) >> 3) & 3]!),
+      );
+      for (const op of ['sum', 'prod', 'min', 'max', 'avg'] as const) {
+        const team = new SimulatedGpuTeam({ seed: size, memory: 'weak' }, { ranks: 2 });
+        const shape = lamport(1, 4);
+        const call = { collective: 'allReduce', type, op, root: 0, count, shape } as const;
+        const streams = team.streams();
+        const checks = [1, 2, 3].map(() => team.launch(call, inputs, streams));
+        team.machine.run();
+        for (const check of checks) check();
+      }
+    }
   });
 });
 
@@ -241,7 +293,7 @@ describe('calls that follow each other', () => {
         const ranks = pick([2, 3], next);
         const calls = Array.from({ length: 4 }, () => {
           const collective = pick(GPU_COLLECTIVES, next);
-          const shape = collective === 'barrier' ? LL(1, 4) : randomShape(next);
+          const shape = collective === 'barrier' ? LL(1, 4) : randomShape(collective, next);
           return randomCall(ranks, next, collective, shape);
         });
         run({ ...machine, warpSize: 32 }, ranks, calls, next);

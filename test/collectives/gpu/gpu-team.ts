@@ -25,6 +25,7 @@ export const SMALL_AREA: AreaSizes = {
   llBlocks: 3,
   llBankBytes: 256,
   ll128BankBytes: 4096,
+  lamportBankBytes: 1024,
   pairChannels: 2,
   pairBankBytes: 64,
   pairBank128Bytes: 1024,

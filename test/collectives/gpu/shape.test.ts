@@ -23,6 +23,10 @@ function sum(count: number, collective: GpuCall['collective'] = 'allReduce'): Gp
   return { collective, type: 'float32', op: 'sum', count };
 }
 
+function integers(count: number, collective: GpuCall['collective'] = 'allReduce'): GpuCall {
+  return { ...sum(count, collective), type: 'int32' };
+}
+
 describe('gpuLaunch', () => {
   it('never takes more blocks than run at the same time, and cuts data into what they hold', () => {
     for (const team of teams) {
@@ -33,7 +37,7 @@ describe('gpuLaunch', () => {
           expect(blocks * team.ranksPerDevice).toBeLessThanOrEqual(
             Math.max(team.multiprocessors * residency, team.ranksPerDevice),
           );
-          const isLines = shape.program === 'LL' || shape.program === 'LL128';
+          const isLines = shape.program !== 'Push' && shape.program !== 'Direct';
           expect(blocks).toBeLessThanOrEqual(isLines ? LL_BLOCKS : MAX_GPU_BLOCKS);
           expect(threads).toBeLessThanOrEqual(compile.threads);
           if (isLines) expect(share * blocks).toBeGreaterThanOrEqual(4 * count);
@@ -41,6 +45,10 @@ describe('gpuLaunch', () => {
           if (shape.program === 'LL128') {
             expect(share).toBeLessThanOrEqual(30 * threads);
             expect(32 * threads).toBeLessThanOrEqual(areaLayout(team.ranks).slot128Bytes);
+          }
+          if (shape.program === 'Lamport') {
+            expect(share).toBeLessThanOrEqual(16 * shape.packets * threads);
+            expect(share).toBeLessThanOrEqual(areaLayout(team.ranks).slotLamportBytes);
           }
           if (shape.program === 'LL' && shape.lines !== undefined) {
             expect(share).toBeLessThanOrEqual(8 * shape.lines * threads);
@@ -60,9 +68,9 @@ describe('gpuLaunch', () => {
 
   it('sends as LL128 lines only where they arrive whole', () => {
     for (const collective of GPU_COLLECTIVES.filter((c) => c !== 'barrier')) {
-      expect(gpuLaunch(pair, sum(1 << 18, collective)).shape.program).toBe('LL128');
+      expect(gpuLaunch(pair, integers(1 << 18, collective)).shape.program).toBe('LL128');
       for (let count = 1; count < 1 << 29; count = Math.ceil(count * 1.9)) {
-        const { shape } = gpuLaunch({ ...pair, wholeLines: false }, sum(count, collective));
+        const { shape } = gpuLaunch({ ...pair, wholeLines: false }, integers(count, collective));
         expect(shape.program).not.toBe('LL128');
       }
     }
@@ -70,8 +78,23 @@ describe('gpuLaunch', () => {
 
   it('sends little as lines and much directly, and lets launches overlap where nobody shares a GPU', () => {
     expect(gpuLaunch(pair, sum(2)).shape).toEqual({ program: 'LL', blocks: 1, threads: 32, lines: 1 });
-    expect(gpuLaunch(pair, sum(32768)).shape.program).toBe('LL');
-    expect(gpuLaunch(pair, sum(32769)).shape.program).toBe('LL128');
+    expect(gpuLaunch(pair, integers(32768)).shape.program).toBe('LL');
+    expect(gpuLaunch(pair, integers(32769)).shape.program).toBe('LL128');
+    expect(gpuLaunch(pair, integers(1 << 19)).shape.program).toBe('LL128');
+    expect(gpuLaunch(pair, sum(511)).shape.program).toBe('LL');
+    expect(gpuLaunch(pair, sum(512)).shape).toEqual({
+      program: 'Lamport',
+      blocks: 1,
+      threads: 128,
+      packets: 1,
+    });
+    expect(gpuLaunch(pair, sum(1 << 19)).shape).toEqual({
+      program: 'Lamport',
+      blocks: 128,
+      threads: 1024,
+      packets: 1,
+    });
+    expect(gpuLaunch(pair, sum(1 << 18, 'allGather')).shape.program).toBe('LL128');
     expect(gpuLaunch(pair, sum(1 << 21)).shape.program).toBe('Direct');
     expect(gpuLaunch(pair, sum(1 << 23)).shape.program).toBe('Direct');
     expect(gpuLaunch(pair, sum(1 << 26)).shape.program).toBe('Push');

@@ -32,6 +32,7 @@ const SIZES: AreaSizes = {
   llBlocks: 3,
   llBankBytes: 512,
   ll128BankBytes: 4096,
+  lamportBankBytes: 1024,
   pairChannels: 2,
   pairBankBytes: 256,
   pairBank128Bytes: 1024,

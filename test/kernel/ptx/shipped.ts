@@ -13,7 +13,12 @@ import {
   protocolsOf,
   supports,
 } from '#src/collectives/registry.js';
-import { canReduceInSwitch, ELEMENT_TYPE_NAMES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
+import {
+  canReduceInSwitch,
+  ELEMENT_TYPE_NAMES,
+  ELEMENT_TYPES,
+  REDUCE_OP_NAMES,
+} from '#src/kernel/element-types.js';
 import type { Program } from '#src/kernel/ir.js';
 import { ptxTraits } from '#src/kernel/ptx/traits.js';
 import { connectorLaunch } from '#src/planning/gpu-connector-plan.js';
@@ -81,6 +86,11 @@ export function gpuPrograms(
   };
   for (const collective of GPU_COLLECTIVES.filter((c) => c !== 'barrier')) {
     for (const shape of shapes) add(launchOf(team, { collective, type, op, count: 1024 }, shape));
+    const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
+    if (reduces && ELEMENT_TYPES[type].kind === 'float') {
+      const shape = { program: 'Lamport', blocks: 8, threads: 128, packets: 1 } as const;
+      add(launchOf(team, { collective, type, op, count: 1024 }, shape));
+    }
   }
   add(gpuLaunch(team, { collective: 'barrier', type, count: 0 }));
   add(gpuMessages(team, 0, [{ kind: 'send', peer: 1, bytes: 8, address: 0 }])[0]!);

@@ -1,0 +1,135 @@
+/**
+ * Lamport lines: packets of floats that travel without a number of their round. A slot is empty, all zeros, until a
+ * packet comes; its reader empties it again. So 16 bytes of data take 16 bytes on the link, and what a reader waits for is
+ * what it loads: there is no second look.
+ *
+ * A packet's halves (8 bytes each, which arrive whole) are sent inverted. One that would look empty is all ones before
+ * that: a NaN at least in its lowest element, which a NaN of the other sign replaces. Sums, products, minima and maxima
+ * of floats give NaN for either; data of other types, and data that are only copied, cannot travel so.
+ *
+ * Each rank uses the replaced NaN of its own data too, so that all of them compute with the same bits.
+ * Source: the Lamport-style buffers of TensorRT-LLM's all-reduce, with negative zeros there.
+ */
+
+import type { KernelBuilder, Value, Variable } from '../../kernel/builder.js';
+import type { DirectArithmetic } from '../arithmetic.js';
+import type { RoundLines } from './round-lines.js';
+
+const PACKET = 16;
+const ALL_ONES = 0xffffffffffffffffn;
+
+/** One packet of a thread: packet t + u x threads of a block. */
+interface Place {
+  readonly at: Value<'u32'>;
+  /** Its bytes, 16 but at the end; where it has none it is not `active`. */
+  readonly bytes: Value<'u32'>;
+  readonly active: Value<'pred'>;
+  /** All its data can be accessed at once. */
+  readonly whole: Value<'pred'>;
+}
+
+export class LamportLines implements RoundLines<'packet'> {
+  readonly #k: KernelBuilder;
+  readonly #elementBytes: number;
+  readonly #places: readonly Place[];
+
+  /** `count`: packets of a thread; `bytes`: the data of the block; `pointers`: all that must be aligned for packets. */
+  constructor(
+    k: KernelBuilder,
+    count: number,
+    elementBytes: number,
+    bytes: Value<'u32'>,
+    pointers: readonly Value<'u32'>[],
+  ) {
+    this.#k = k;
+    this.#elementBytes = elementBytes;
+    let bits = k.u32(0);
+    for (const pointer of pointers) bits = bits.or(pointer);
+    const aligned = bits.and(PACKET - 1).eq(0);
+    this.#places = Array.from({ length: count }, (_, u) => {
+      const index = u === 0 ? k.threadIndex : k.threadIndex.add(k.threadCount.mul(u));
+      const at = index.mul(PACKET);
+      const active = at.lt(bytes);
+      const part = bytes.sub(at).min(PACKET);
+      return { at, bytes: part, active, whole: active.and(part.eq(PACKET)).and(aligned) };
+    });
+  }
+
+  data(): Variable<'packet'>[] {
+    const k = this.#k;
+    return this.#places.map(() => k.variable('packet', k.packet(0n, 0n)));
+  }
+
+  load(from: Value<'ptr'>, to: readonly Variable<'packet'>[]): void {
+    const k = this.#k;
+    this.#places.forEach(({ at, bytes, active, whole }, u) => {
+      const address = from.offset(at);
+      k.if(
+        whole,
+        () => to[u]!.set(k.load('packet', address)),
+        () => k.if(active, () => to[u]!.set(k.loadPart(address, bytes, this.#elementBytes))),
+      );
+    });
+  }
+
+  store(to: Value<'ptr'>, values: readonly Value<'packet'>[]): void {
+    const k = this.#k;
+    this.#places.forEach(({ at, bytes, active, whole }, u) => {
+      const address = to.offset(at);
+      k.if(
+        whole,
+        () => k.store('packet', address, values[u]!),
+        () => k.if(active, () => k.storePart(address, values[u]!, bytes, this.#elementBytes)),
+      );
+    });
+  }
+
+  /** The data without halves that would look empty. */
+  sendable(values: readonly Value<'packet'>[]): Value<'packet'>[] {
+    const k = this.#k;
+    const sign = 1n << BigInt(8 * this.#elementBytes - 1);
+    return values.map((value) => {
+      const [low, high] = [value.half(0), value.half(1)].map((half) =>
+        k.select(half.eq(ALL_ONES), k.u64(ALL_ONES ^ sign), half),
+      ) as [Value<'u64'>, Value<'u64'>];
+      return k.packet(low, high);
+    });
+  }
+
+  push(outbox: Value<'ptr'>, values: readonly Value<'packet'>[]): void {
+    const k = this.#k;
+    this.#places.forEach(({ at, active }, u) => {
+      const packet = k.packet(values[u]!.half(0).not(), values[u]!.half(1).not());
+      k.if(active, () => k.store('packet', outbox.offset(at), packet, { order: 'volatile' }));
+    });
+  }
+
+  receive(inboxes: readonly Value<'ptr'>[]): Value<'packet'>[][] {
+    const k = this.#k;
+    if (inboxes.length === 0) return [];
+    let rows: Value<'packet'>[][] = [];
+    k.wait(() => {
+      rows = inboxes.map((inbox) =>
+        this.#places.map(({ at }) => k.load('packet', inbox.offset(at), { order: 'volatile' })),
+      );
+      let all = k.bool(true);
+      this.#places.forEach(({ active }, u) => {
+        let here = k.bool(true);
+        for (const row of rows) here = here.and(row[u]!.half(0).ne(0n)).and(row[u]!.half(1).ne(0n));
+        all = all.and(here.or(active.not()));
+      });
+      return all;
+    });
+    const empty = k.packet(0n, 0n);
+    for (const inbox of inboxes) {
+      for (const { at, active } of this.#places) {
+        k.if(active, () => k.store('packet', inbox.offset(at), empty, { order: 'volatile' }));
+      }
+    }
+    return rows.map((row) => row.map((line) => k.packet(line.half(0).not(), line.half(1).not())));
+  }
+
+  combine(rows: readonly (readonly Value<'packet'>[])[], combine: DirectArithmetic): Value<'packet'>[] {
+    return this.#places.map((_, u) => combine(rows.map((row) => row[u]!)));
+  }
+}
