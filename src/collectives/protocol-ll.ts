@@ -9,12 +9,14 @@
  * Source: NCCL 2.30, LL protocol (line, flags, credit, cleaning mask, operand order received then own).
  */
 
-import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
+import type { KernelBuilder, Value } from '../kernel/builder.js';
 import { ELEMENT_TYPES, type ElementType } from '../kernel/element-types.js';
 import type { StepArithmetic } from './arithmetic.js';
-import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
+import { awaitValue } from './await-value.js';
+import type { Ends } from './ends.js';
+import { LineConnections, type LineSlot } from './line-connections.js';
 import type { Protocol, Transfer } from './primitives.js';
-import { LL_DATA, LL_LINE, ReceiverControl, SenderControl, STEPS } from './ring-connection.js';
+import { LL_DATA, LL_LINE } from './ring-connection.js';
 
 /** Steps at which a slot is cleaned: eight in a row (one per slot) every 2^31 steps. */
 export const LL_CLEAN_MASK = 0x7ffffff8;
@@ -26,21 +28,6 @@ export interface LowLatencyOptions {
   readonly flagMask?: number;
 }
 
-/** One connection into this rank, with its place in the sequence of steps. */
-interface Receiving {
-  readonly end: ReceiveEnd;
-  readonly buffer: Value<'ptr'>;
-  readonly step: Variable<'u64'>;
-}
-
-interface Sending {
-  readonly end: SendEnd;
-  readonly buffer: Value<'ptr'>;
-  readonly step: Variable<'u64'>;
-  /** The latest head seen. */
-  readonly head: Variable<'u64'>;
-}
-
 export class LowLatencyProtocol implements Protocol {
   /** The connections that transfers use. */
   readonly ends: Ends;
@@ -49,9 +36,7 @@ export class LowLatencyProtocol implements Protocol {
   readonly #arithmetic: StepArithmetic;
   readonly #cleanMask: number;
   readonly #flagMask: number;
-  readonly #slot: Value<'u64'>;
-  readonly #receives: readonly Receiving[];
-  readonly #sends: readonly Sending[];
+  readonly #connections: LineConnections;
 
   constructor(
     k: KernelBuilder,
@@ -66,18 +51,7 @@ export class LowLatencyProtocol implements Protocol {
     this.#arithmetic = arithmetic;
     this.#cleanMask = options.cleanMask ?? LL_CLEAN_MASK;
     this.#flagMask = options.flagMask ?? 0xffffffff;
-    this.#slot = ends.slot;
-    this.#sends = ends.sends.map((end) => ({
-      end,
-      buffer: end.receiver.offset(ends.buffers),
-      step: k.variable('u64', k.field(end.own, SenderControl, 'step')),
-      head: k.variable('u64', k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' })),
-    }));
-    this.#receives = ends.receives.map((end) => ({
-      end,
-      buffer: end.own.offset(ends.buffers),
-      step: k.variable('u64', k.field(end.own, ReceiverControl, 'step')),
-    }));
+    this.#connections = new LineConnections(k, ends);
   }
 
   /** The flag word of a step, as the upper half of an 8-byte pair. */
@@ -94,14 +68,13 @@ export class LowLatencyProtocol implements Protocol {
   }
 
   #receiveLine(address: Value<'ptr'>, flag: Value<'u64'>): Value<'u64'> {
-    const k = this.#k;
-    k.wait(() => {
-      const line = k.load('packet', address, { order: 'volatile' });
-      const mask = 0xffffffff00000000n;
-      return line.half(0).and(mask).eq(flag).and(line.half(1).and(mask).eq(flag));
-    });
-    // The line stays until its credit is returned, so it may be read once more.
-    const line = k.load('packet', address, { order: 'volatile' });
+    const mask = 0xffffffff00000000n;
+    // The line stays until its credit is returned.
+    const line = awaitValue(
+      this.#k,
+      () => this.#k.load('packet', address, { order: 'volatile' }),
+      (seen) => seen.half(0).and(mask).eq(flag).and(seen.half(1).and(mask).eq(flag)),
+    );
     return line.half(0).and(0xffffffffn).or(line.half(1).shl(32));
   }
 
@@ -109,32 +82,11 @@ export class LowLatencyProtocol implements Protocol {
     const k = this.#k;
     const size = ELEMENT_TYPES[this.#type].size;
     const { input, output, elements } = transfer;
-    const first = k.threadIndex.eq(0);
-    const sends = (transfer.sends ? this.#sends : []).map((to) => ({ ...to, now: to.step.value }));
-    const receives = (transfer.receives ? this.#receives : []).map((from) => ({
-      ...from,
-      now: from.step.value,
-    }));
-    for (const { end, head, now } of sends) {
-      k.if(first, () => {
-        const need = now.add(1);
-        const read = () => k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' });
-        k.if(head.value.add(STEPS).lt(need), () => {
-          k.wait(() => read().add(STEPS).ge(need));
-          head.set(read());
-        });
-      });
-    }
-    if (sends.length > 0) k.barrier();
+    const slots = this.#connections.begin(transfer);
     const bytes = elements.mul(size);
-    const outgoing = sends.map(({ buffer, now }) => ({
-      lines: buffer.offset(now.and(STEPS - 1).mul(this.#slot)),
-      flag: this.#flag(now),
-    }));
-    const incoming = receives.map(({ buffer, now }) => ({
-      lines: buffer.offset(now.and(STEPS - 1).mul(this.#slot)),
-      flag: this.#flag(now),
-    }));
+    const flagged = ({ lines, step }: LineSlot) => ({ lines, flag: this.#flag(step) });
+    const incoming = slots.incoming.map(flagged);
+    const outgoing = slots.outgoing.map(flagged);
 
     /** One line; `part` is its payload bytes when it is the short last one. */
     const line = (index: Value<'u64'>, part?: Value<'u32'>) => {
@@ -167,38 +119,22 @@ export class LowLatencyProtocol implements Protocol {
     const whole = bytes.div(LL_DATA);
     k.for(k.threadIndex.cast('u64'), whole, k.threadCount.cast('u64'), (index) => line(index));
     const rest = bytes.and(LL_DATA - 1).cast('u32');
-    k.if(first.and(rest.ne(0)), () => line(whole, rest));
+    k.if(k.threadIndex.eq(0).and(rest.ne(0)), () => line(whole, rest));
 
-    if (receives.length > 0) k.barrier();
-    for (const { end, step, now } of receives) {
-      const next = now.add(1);
-      k.if(first, () => {
-        k.setField(end.sender, SenderControl, 'head', next, { order: 'release' });
-        k.wake(end.doorbell);
-      });
-      step.set(next);
-    }
-    sends.forEach(({ end, step, now }, to) => {
+    this.#connections.release(slots);
+    this.#connections.advance(slots, ({ lines, step }) => {
       const mask = BigInt(this.#cleanMask);
-      k.if(now.and(mask).eq(mask), () => {
+      k.if(step.and(mask).eq(mask), () => {
         const used = bytes.add(LL_DATA - 1).div(LL_DATA);
         const start = used.add(k.threadIndex.cast('u64'));
-        k.for(start, this.#slot.div(LL_LINE), k.threadCount.cast('u64'), (index) => {
-          const { lines, flag } = outgoing[to]!;
-          this.#storeLine(lines.offset(index.mul(LL_LINE)), k.u64(0), flag);
+        k.for(start, this.ends.slot.div(LL_LINE), k.threadCount.cast('u64'), (index) => {
+          this.#storeLine(lines.offset(index.mul(LL_LINE)), k.u64(0), this.#flag(step));
         });
       });
-      k.if(first, () => k.wake(end.doorbell));
-      step.set(now.add(1));
     });
   }
 
   close(): void {
-    const k = this.#k;
-    k.barrier();
-    k.if(k.threadIndex.eq(0), () => {
-      for (const { end, step } of this.#sends) k.setField(end.own, SenderControl, 'step', step.value);
-      for (const { end, step } of this.#receives) k.setField(end.own, ReceiverControl, 'step', step.value);
-    });
+    this.#connections.close();
   }
 }

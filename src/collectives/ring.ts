@@ -13,15 +13,16 @@ import { type KernelBuilder, kernel, type Value } from '../kernel/builder.js';
 import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import type { Program, Traits } from '../kernel/ir.js';
 import { type Reduction, stepArithmetic } from './arithmetic.js';
+import { type ConnectionProtocol, connectionProtocol, type RingProtocol } from './connection-protocol.js';
 import type { Collective } from './control-block.js';
 import type { Ends } from './ends.js';
 import { Primitives } from './primitives.js';
-import { type LowLatencyOptions, LowLatencyProtocol } from './protocol-ll.js';
-import { SimpleProtocol, type SimpleShape } from './protocol-simple.js';
+import type { LowLatencyOptions } from './protocol-ll.js';
+import type { SimpleShape } from './protocol-simple.js';
 import { RingChannel, RingWork, ringEnds } from './ring-connection.js';
 
 export type RingCollective = Exclude<Collective, 'barrier'>;
-export type RingProtocol = 'LL' | 'Simple';
+export type { RingProtocol } from './connection-protocol.js';
 
 export interface RingParameters {
   readonly collective: RingCollective;
@@ -29,6 +30,9 @@ export interface RingParameters {
   readonly reduction: Reduction;
   readonly lowLatency?: LowLatencyOptions;
 }
+
+/** A ring on any target. */
+export type RoundParameters = Omit<RingParameters, 'protocol'> & { readonly protocol: ConnectionProtocol };
 
 /** Steps per call: four in two slices where a chunk goes round the ring in parts, one for the pipelines. */
 export function simpleShape(collective: RingCollective): SimpleShape {
@@ -103,17 +107,16 @@ export function ring(traits: Traits, parameters: RingParameters): Program {
 }
 
 /** What one channel of a rank does. */
-export function goRound(k: KernelBuilder, place: RingPlace, parameters: RingParameters): void {
+export function goRound(k: KernelBuilder, place: RingPlace, parameters: RoundParameters): void {
   const { collective, protocol, reduction } = parameters;
   const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
   const arithmetic = stepArithmetic(k, reduces ? reduction : { type: reduction.type, op: 'sum' }, () =>
     place.argument(),
   );
-  const ends = place.ends();
-  const mover =
-    protocol === 'LL'
-      ? new LowLatencyProtocol(k, ends, reduction.type, arithmetic, parameters.lowLatency)
-      : new SimpleProtocol(k, ends, reduction.type, arithmetic, simpleShape(collective));
+  const mover = connectionProtocol(k, protocol, place.ends(), reduction.type, arithmetic, {
+    shape: simpleShape(collective),
+    lowLatency: parameters.lowLatency,
+  });
   const r: Ring = {
     k,
     primitives: new Primitives(mover),

@@ -19,10 +19,10 @@ import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import type { Program, Traits } from '../kernel/ir.js';
 import { type Reduction, type StepArithmetic, stepArithmetic } from './arithmetic.js';
 import { ConnectedBlock, type ConnectedPlace } from './connected-work.js';
+import { type ConnectionProtocol, connectionProtocol } from './connection-protocol.js';
 import type { Ends } from './ends.js';
 import { Primitives } from './primitives.js';
-import { type LowLatencyOptions, LowLatencyProtocol } from './protocol-ll.js';
-import { SimpleProtocol } from './protocol-simple.js';
+import type { LowLatencyOptions } from './protocol-ll.js';
 
 /** Children of a rank in a tree at most: the next of its node's chain and two nodes. */
 export const TREE_ARITY = 3;
@@ -64,7 +64,7 @@ const COPY: StepArithmetic = {
 };
 
 export interface TreeParameters {
-  readonly protocol: 'LL' | 'Simple';
+  readonly protocol: ConnectionProtocol;
   readonly reduction: Reduction;
   /** The roles of the rank's blocks, each once. */
   readonly roles: readonly string[];
@@ -89,9 +89,10 @@ export function goUpAndDown(
   const arithmetic = stepArithmetic(k, reduction, () => block.argument());
   const primitives = (ends: Ends, how: StepArithmetic) =>
     new Primitives(
-      protocol === 'LL'
-        ? new LowLatencyProtocol(k, ends, reduction.type, how, lowLatency)
-        : new SimpleProtocol(k, ends, reduction.type, how, { stepsPerChunk: 1, stepsPerSlice: 1 }),
+      connectionProtocol(k, protocol, ends, reduction.type, how, {
+        shape: { stepsPerChunk: 1, stepsPerSlice: 1 },
+        lowLatency,
+      }),
     );
   block.dispatch(roles.map(parseTreeRole), (role) => {
     const { children } = role;

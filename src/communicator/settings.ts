@@ -5,6 +5,7 @@
 import type { Algorithm } from '../collectives/registry.js';
 import type { RingProtocol } from '../collectives/ring.js';
 import { LL_BUFFER_BYTES, SIMPLE_BUFFER_BYTES, STEPS } from '../collectives/ring-connection.js';
+import { CHUNK128_BYTES } from '../collectives/warp-chunk.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { SWITCH_BYTES, type SwitchSettings } from '../planning/switch-limits.js';
 import { type HostChoices, hostChoices } from '../tuning/host-choices.js';
@@ -75,7 +76,7 @@ export interface Settings {
   readonly switches: SwitchSettings;
   readonly shape: RankAreaShape;
   /** What of the shape somebody has asked for. */
-  readonly asked: Partial<RankAreaShape>;
+  readonly asked: Partial<RankAreaShape> & { readonly ll128Bytes?: number };
 }
 
 /** Ten minutes, as PyTorch gives NCCL: longer than any pause of a healthy job, short enough to end a dead one. */
@@ -97,11 +98,11 @@ function integer(env: Environment, name: string, least: number, most: number): n
   return value;
 }
 
-/** A buffer is eight slots of whole 512-byte grains. */
-function bufferBytes(env: Environment, name: string): number | undefined {
-  const bytes = integer(env, name, STEPS * 512, 1 << 30);
-  if (bytes !== undefined && bytes % (STEPS * 512) !== 0) {
-    throw new TuttiError('invalidUsage', `${name}=${bytes} must be a multiple of ${STEPS * 512}`);
+/** A buffer is eight slots of whole grains of 512 bytes, or what a warp moves at a time. */
+function bufferBytes(env: Environment, name: string, grain = 512): number | undefined {
+  const bytes = integer(env, name, STEPS * grain, 1 << 30);
+  if (bytes !== undefined && bytes % (STEPS * grain) !== 0) {
+    throw new TuttiError('invalidUsage', `${name}=${bytes} must be a multiple of ${STEPS * grain}`);
   }
   return bytes;
 }
@@ -181,6 +182,7 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
   const askedChannels = options.channels ?? integer(env, 'NCCL_MIN_NCHANNELS', 1, MAX_CHANNELS);
   const channels = askedChannels ?? 1;
   const llBytes = bufferBytes(env, 'NCCL_LL_BUFFSIZE');
+  const ll128Bytes = bufferBytes(env, 'NCCL_LL128_BUFFSIZE', 2 * CHUNK128_BYTES);
   const simpleBytes = bufferBytes(env, 'NCCL_BUFFSIZE');
   if (!Number.isInteger(channels) || channels < 1 || channels > MAX_CHANNELS) {
     throw new TuttiError(
@@ -214,6 +216,7 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
     asked: {
       ...(askedChannels === undefined ? {} : { channels: askedChannels }),
       ...(llBytes === undefined ? {} : { llBytes }),
+      ...(ll128Bytes === undefined ? {} : { ll128Bytes }),
       ...(simpleBytes === undefined ? {} : { simpleBytes }),
     },
   };

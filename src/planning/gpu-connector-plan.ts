@@ -6,6 +6,7 @@
  * on all ranks.
  */
 
+import type { ConnectionProtocol } from '../collectives/connection-protocol.js';
 import type { AreaSizes } from '../collectives/gpu/area.js';
 import { callBytes, type GpuCall, type GpuTeam } from '../collectives/gpu/call.js';
 import type { ConnectorParameters } from '../collectives/gpu/connector-block.js';
@@ -17,15 +18,16 @@ import {
   type GpuTreePlace,
   writeConnectorWork,
 } from '../collectives/gpu/connector-work.js';
-import type { ConnectorKind, ConnectorSizes } from '../collectives/gpu/connectors.js';
+import { type ConnectorKind, type ConnectorSizes, slotBytes } from '../collectives/gpu/connectors.js';
 import { copyType, type GpuLaunch, requireCall } from '../collectives/gpu/launch.js';
 import { gpuPat, patStepWord } from '../collectives/gpu/pat.js';
 import { gpuRing } from '../collectives/gpu/ring.js';
 import { gpuTree } from '../collectives/gpu/tree.js';
 import { reducesElements, supports } from '../collectives/registry.js';
-import { type RingCollective, type RingProtocol, simpleShape } from '../collectives/ring.js';
+import { type RingCollective, simpleShape } from '../collectives/ring.js';
 import { STEPS } from '../collectives/ring-connection.js';
 import { treeRoleName } from '../collectives/tree.js';
+import { CHUNK128_BYTES, CHUNK128_DATA, WARP_LANES } from '../collectives/warp-chunk.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { ELEMENT_TYPES } from '../kernel/element-types.js';
 import type { Program, Traits } from '../kernel/ir.js';
@@ -37,7 +39,7 @@ import { ONE_TREE_BYTES, treeNeighbours } from './tree-plan.js';
 /** A way over connections. */
 export interface ConnectorChoice {
   readonly algorithm: ConnectorKind;
-  readonly protocol: RingProtocol;
+  readonly protocol: ConnectionProtocol;
 }
 
 /** How data are shared out; tests make it small. */
@@ -46,17 +48,21 @@ export interface ConnectorForm {
   readonly threads: number;
   readonly leastThreads: number;
   /** Bytes that are worth a channel more. */
-  readonly channelBytes: Readonly<Record<RingProtocol, number>>;
+  readonly channelBytes: Readonly<Record<ConnectionProtocol, number>>;
   /** Smallest unit of a channel's share, bytes. */
-  readonly grainBytes: Readonly<Record<RingProtocol, number>>;
+  readonly grainBytes: Readonly<Record<ConnectionProtocol, number>>;
 }
 
-/** LL: a line for each thread of a block. Simple: slices of some 16 KB, in two parts per rank. */
+/**
+ * LL: a line for each thread of a block. LL128: a slice for each of four warps. Simple: slices of some 16 KB, in two parts
+ * per rank.
+ */
 export const CONNECTOR_FORM: ConnectorForm = {
   threads: 512,
   leastThreads: 96,
-  channelBytes: { LL: 4096, Simple: 65536 },
-  grainBytes: GRAIN_BYTES,
+  channelBytes: { LL: 4096, LL128: 7680, Simple: 65536 },
+  // LL128: what a warp moves at a time, so that it has whole lines.
+  grainBytes: { ...GRAIN_BYTES, LL128: 2 * CHUNK128_DATA },
 };
 
 /** Chunks of a channel from which on a tree goes up and down in different blocks. */
@@ -78,7 +84,7 @@ interface Plan {
 /** Shares of so many channels. */
 function sharesOf(
   call: GpuCall,
-  protocol: RingProtocol,
+  protocol: ConnectionProtocol,
   channels: number,
   chunkBytes: number,
   { grainBytes }: ConnectorForm,
@@ -90,10 +96,17 @@ function sharesOf(
   return { grain, grains: Math.floor(all / channels), extra: all % channels, chunk };
 }
 
+/** Bytes of data that a slot holds. */
+function slotData(sizes: ConnectorSizes, protocol: ConnectionProtocol): number {
+  const bytes = slotBytes(sizes, protocol);
+  if (protocol === 'LL') return bytes / 2;
+  return protocol === 'LL128' ? (bytes / CHUNK128_BYTES) * CHUNK128_DATA : bytes;
+}
+
 /** Channels for a call: as many as its data are worth, the areas have and run at the same time. */
 function channelsFor(
   call: GpuCall,
-  protocol: RingProtocol,
+  protocol: ConnectionProtocol,
   most: number,
   { channelBytes }: ConnectorForm,
 ): number {
@@ -102,7 +115,7 @@ function channelsFor(
 
 function ringPlan(
   call: GpuCall,
-  protocol: RingProtocol,
+  protocol: ConnectionProtocol,
   most: number,
   sizes: ConnectorSizes,
   form: ConnectorForm,
@@ -111,7 +124,7 @@ function ringPlan(
   const channels = channelsFor(call, protocol, most, form);
   const { stepsPerChunk } = simpleShape(collective);
   const grain = form.grainBytes[protocol];
-  const bytes = protocol === 'LL' ? sizes.llSlot / 2 : sizes.simpleSlot * stepsPerChunk;
+  const bytes = slotData(sizes, protocol) * (protocol === 'Simple' ? stepsPerChunk : 1);
   const { type, op } = reductionOf(call);
   return {
     blocks: channels,
@@ -151,13 +164,13 @@ function allRoles(ranks: number, split: boolean): string[] {
 function treePlan(
   team: GpuTeam,
   call: GpuCall,
-  protocol: RingProtocol,
+  protocol: ConnectionProtocol,
   most: number,
   sizes: ConnectorSizes,
   rank: number,
   form: ConnectorForm,
 ): Plan {
-  const slot = protocol === 'LL' ? sizes.llSlot / 2 : sizes.simpleSlot;
+  const slot = slotData(sizes, protocol);
   const bytes = callBytes(call);
   // Little data take one tree: the second would only double the messages. Otherwise both have as many channels.
   const evenly = (channels: number) => Math.max(1, channels - (channels % GPU_TREES));
@@ -243,17 +256,17 @@ export function connectorLaunch(
         : patPlan(team, call, most, connectors, form);
   const { blocks, shares, details } = plan;
   const { type, op } = reductionOf(call);
-  const { channels, llSlot, simpleSlot } = connectors;
+  const { channels, llSlot, ll128Slot, simpleSlot } = connectors;
   // Where connectors lie is part of the code.
-  const layout = [channels.Ring ?? 0, channels.Tree ?? 0, channels.PAT ?? 0, llSlot, simpleSlot].join('-');
+  const parts = [channels.Ring ?? 0, channels.Tree ?? 0, channels.PAT ?? 0, llSlot, ll128Slot, simpleSlot];
   return {
-    key: [algorithm, protocol, collective, type, op, team.ranks, layout, ...plan.key].join('/'),
+    key: [algorithm, protocol, collective, type, op, team.ranks, parts.join('-'), ...plan.key].join('/'),
     label: `${algorithm} with ${protocol}`,
     blocks,
     threads: threadsFor(call, protocol, blocks, form),
     overlap: false,
     compile: {
-      threads: form.threads,
+      threads: protocol === 'LL128' ? wholeWarps(form.threads) : form.threads,
       blocksPerMultiprocessor: 1,
       descriptorBytes: connectorWork(team.ranks).size,
     },
@@ -262,15 +275,25 @@ export function connectorLaunch(
   };
 }
 
+/** Bytes that a thread moves at a time. */
+const THREAD_BYTES: Readonly<Record<ConnectionProtocol, number>> = {
+  LL: 8,
+  LL128: (2 * CHUNK128_DATA) / WARP_LANES,
+  Simple: 16,
+};
+
+const wholeWarps = (threads: number): number => Math.ceil(threads / WARP_LANES) * WARP_LANES;
+
 /** As many threads as have something to do. */
 function threadsFor(
   call: GpuCall,
-  protocol: RingProtocol,
+  protocol: ConnectionProtocol,
   blocks: number,
   { threads: most, leastThreads }: ConnectorForm,
 ): number {
-  const each = callBytes(call) / blocks / (protocol === 'LL' ? 8 : 16);
+  const each = callBytes(call) / blocks / THREAD_BYTES[protocol];
   let threads = leastThreads;
   while (threads < most && threads < each) threads *= 2;
-  return Math.min(most, threads);
+  const found = Math.min(most, threads);
+  return protocol === 'LL128' ? wholeWarps(found) : found;
 }

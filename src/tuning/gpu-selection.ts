@@ -37,8 +37,8 @@ export interface GpuSelection extends GpuWay {
 export const GPU_PROTOCOLS: Readonly<Record<GpuAlgorithm, readonly GpuProtocol[]>> = {
   OneShot: ['LL', 'LL128'],
   TwoShot: ['Simple'],
-  Ring: ['LL', 'Simple'],
-  Tree: ['LL', 'Simple'],
+  Ring: ['LL', 'LL128', 'Simple'],
+  Tree: ['LL', 'LL128', 'Simple'],
   PAT: ['Simple'],
 };
 
@@ -105,15 +105,15 @@ function candidatesFor(collective: ListedCollective, choices: HostChoices): Cand
 function hindrance(team: GpuTeam, call: GpuCall, { algorithm, protocol }: GpuWay): string | undefined {
   if (algorithm === 'PAT' && call.op === 'avg' && call.collective === 'reduceScatter')
     return 'does no averages';
-  if (algorithm !== 'OneShot' || protocol !== 'LL128') return undefined;
+  if (protocol !== 'LL128') return undefined;
   return team.wholeLines ? undefined : 'does LL128 only where all GPUs are joined by NVLink';
 }
 
 /** Microseconds of a hop, and GB/s of a rank in each direction, measured on two H200 joined by NVLink (docs/gpu-notes.md). */
 type ConnectorCosts = Readonly<Partial<Record<GpuProtocol, readonly [hop: number, gigabytes: number]>>>;
 const COSTS: Readonly<Record<ConnectorKind, ConnectorCosts>> = {
-  Ring: { LL: [2.3, 84], Simple: [7, 280] },
-  Tree: { LL: [2.4, 45], Simple: [5, 135] },
+  Ring: { LL: [2.3, 84], LL128: [2.6, 200], Simple: [7, 280] },
+  Tree: { LL: [2.4, 45], LL128: [2.7, 100], Simple: [5, 135] },
   PAT: { Simple: [4.6, 220] },
 };
 const LAUNCH_MICROSECONDS = 1;
@@ -216,12 +216,24 @@ const LISTED: readonly ListedCollective[] = [
   'allToAll',
 ];
 
-/** Algorithms for whose connections there must be room, by what lists leave. */
-export function connectorsNeeded(choices: HostChoices): ConnectorKind[] {
+/** Connections for which there must be room. */
+export interface NeededConnectors {
+  readonly algorithms: readonly ConnectorKind[];
+  readonly protocols: readonly GpuProtocol[];
+}
+
+/** Algorithms over connections, and their protocols, that some call may take by what lists leave. */
+export function connectorsNeeded(choices: HostChoices): NeededConnectors {
   const needed = LISTED.flatMap((collective) => {
     const able = candidatesFor(collective, choices).filter(({ obstacle }) => obstacle === undefined);
-    if (able.some(isMeeting)) return [];
-    return able.filter(isConnected).map(({ algorithm }) => algorithm);
+    return able.some(isMeeting) ? [] : able.filter(isConnected);
   });
-  return (['Ring', 'Tree', 'PAT'] as const).filter((kind) => needed.includes(kind));
+  return {
+    algorithms: (['Ring', 'Tree', 'PAT'] as const).filter((kind) =>
+      needed.some(({ algorithm }) => algorithm === kind),
+    ),
+    protocols: (['LL', 'LL128', 'Simple'] as const).filter((one) =>
+      needed.some(({ protocol }) => protocol === one),
+    ),
+  };
 }

@@ -18,8 +18,10 @@ if (deviceCount > 1) TEAMS.push([0, 1], [0, 1, 1, 0, 0]);
 const EVERYTHING = ['allReduce', 'allGather', 'reduceScatter', 'broadcast', 'reduce'];
 const ALGORITHMS = [
   { algorithm: 'Ring;AllToAll:Ring', protocol: 'LL', collectives: [...EVERYTHING, 'allToAll'] },
+  { algorithm: 'Ring;AllToAll:Ring', protocol: 'LL128', collectives: [...EVERYTHING, 'allToAll'] },
   { algorithm: 'Ring;AllToAll:Ring', protocol: 'Simple', collectives: [...EVERYTHING, 'allToAll'] },
   { algorithm: 'Tree', protocol: 'LL', collectives: ['allReduce'] },
+  { algorithm: 'Tree', protocol: 'LL128', collectives: ['allReduce'] },
   { algorithm: 'Tree', protocol: 'Simple', collectives: ['allReduce'] },
   { algorithm: 'PAT', collectives: ['allGather', 'reduceScatter'], averages: false },
   { algorithm: 'OneShot', collectives: EVERYTHING },

@@ -60,20 +60,28 @@ describe('selectOnGpu', () => {
     const attempt = (team: GpuTeam, one: GpuCall, algorithm?: string, protocol?: string) => () =>
       selectOnGpu(team, one, choices(algorithm, protocol));
     expect(attempt(pair, call(2, 'broadcast'), 'Tree')).toThrow('Tree does not do Broadcast on GPUs');
-    expect(attempt(pair, call(2), 'Ring', 'LL128')).toThrow('Ring has LL and Simple only');
-    expect(attempt({ ...pair, wholeLines: false }, call(2), 'OneShot', 'LL128')).toThrow(
-      'OneShot does LL128 only where all GPUs are joined by NVLink',
-    );
+    for (const algorithm of ['OneShot', 'Ring', 'Tree']) {
+      expect(attempt({ ...pair, wholeLines: false }, call(2), algorithm, 'LL128')).toThrow(
+        `${algorithm} does LL128 only where all GPUs are joined by NVLink`,
+      );
+    }
+    expect(attempt(pair, call(2), 'Ring,PAT', '^LL,LL128,Simple')).toThrow('No algorithm/protocol available');
     expect(attempt(pair, { ...call(2, 'reduceScatter'), op: 'avg' }, 'PAT')).toThrow('PAT does no averages');
   });
 });
 
 describe('connectorsNeeded', () => {
   it('asks for room where calls can need it, and nowhere else', () => {
-    expect(connectorsNeeded(choices())).toEqual([]);
-    expect(connectorsNeeded(choices('^NVLS', 'LL,Simple'))).toEqual([]);
-    expect(connectorsNeeded(choices('Ring'))).toEqual(['Ring']);
-    expect(connectorsNeeded(choices('allreduce:Tree,Ring;allgather:PAT'))).toEqual(['Ring', 'Tree', 'PAT']);
-    expect(connectorsNeeded(choices('Ring,OneShot'))).toEqual([]);
+    const needed = (...lists: Parameters<typeof choices>) => {
+      const { algorithms, protocols } = connectorsNeeded(choices(...lists));
+      return [algorithms.join(), protocols.join()];
+    };
+    expect(needed()).toEqual(['', '']);
+    expect(needed('^NVLS', 'LL,Simple')).toEqual(['', '']);
+    expect(needed('Ring')).toEqual(['Ring', 'LL,LL128,Simple']);
+    expect(needed('Ring', 'LL128')).toEqual(['Ring', 'LL128']);
+    expect(needed('PAT')).toEqual(['PAT', 'Simple']);
+    expect(needed('allreduce:Tree,Ring;allgather:PAT', '^LL128')).toEqual(['Ring,Tree,PAT', 'LL,Simple']);
+    expect(needed('Ring,OneShot')).toEqual(['', '']);
   });
 });

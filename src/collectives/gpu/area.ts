@@ -25,6 +25,7 @@
 
 import { TuttiError } from '../../errors/tutti-error.js';
 import { array, struct } from '../../kernel/layout.js';
+import { CHUNK128_BYTES } from '../warp-chunk.js';
 import { type ConnectorLayout, type ConnectorSizes, connectorLayout } from './connectors.js';
 
 /** Most ranks of a team: direct programs unroll over them. */
@@ -39,14 +40,6 @@ export const LL_BLOCKS = 128;
 /** Bytes of an LL line, and of the data in it. */
 export const LINE_BYTES = 16;
 export const LINE_DATA = 8;
-
-/**
- * Bytes of an LL128 line, and of what a warp of 32 threads moves at a time: 8 lines with 120 bytes of data each, two
- * packets of 16 bytes of a thread (one and a half of every eighth).
- */
-export const LINE128_BYTES = 128;
-export const CHUNK128_BYTES = 8 * LINE128_BYTES;
-export const CHUNK128_DATA = 8 * 120;
 
 /** Channels of a pair of ranks: blocks that move one message together. */
 export const PAIR_CHANNELS = 64;

@@ -1,6 +1,7 @@
 /** What the programs over connectors have in common: the descriptor's fields and the elements of a channel. */
 
 import type { KernelBuilder, Value } from '../../kernel/builder.js';
+import type { ConnectionProtocol } from '../connection-protocol.js';
 import type { AreaSizes } from './area.js';
 import { type ConnectorWork, connectorWork } from './connector-work.js';
 import { type ConnectorKind, type ConnectorSizes, Connectors } from './connectors.js';
@@ -58,7 +59,7 @@ export class ConnectorBlock {
     return this.k.field(this.#work, this.#fields, name, index);
   }
 
-  connectors(kind: ConnectorKind, protocol: 'LL' | 'Simple'): Connectors {
+  connectors(kind: ConnectorKind, protocol: ConnectionProtocol): Connectors {
     const layout = this.team.layout.connectors[kind];
     return new Connectors(this.k, layout, this.#sizes, protocol, this.team.own, this.channel);
   }

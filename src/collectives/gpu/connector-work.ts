@@ -7,6 +7,7 @@ import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '../../kernel/ele
 import { array, struct } from '../../kernel/layout.js';
 import { averageArgument } from '../../kernel/numeric.js';
 import { argumentRule } from '../arithmetic.js';
+import { byRanks } from './by-ranks.js';
 import { GPU_TREE_CHILDREN } from './connectors.js';
 import type { GpuArguments } from './work.js';
 
@@ -54,14 +55,8 @@ function makeWork(ranks: number) {
   });
 }
 
-const works = new Map<number, ConnectorWork>();
-
 /** The descriptor of a team of so many ranks. */
-export function connectorWork(ranks: number): ConnectorWork {
-  let work = works.get(ranks);
-  if (work === undefined) works.set(ranks, (work = makeWork(ranks)));
-  return work;
-}
+export const connectorWork: (ranks: number) => ConnectorWork = byRanks(makeWork);
 
 /** What a launch says of its blocks. Elements. */
 export interface ConnectorShares {

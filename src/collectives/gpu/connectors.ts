@@ -7,13 +7,14 @@
  * has room for both ends of every number, so that the place of a peer's end follows from its area alone:
  *
  * ```
- * [kind][channel][number]   SenderControl | ReceiverControl | LL slots | Simple slots
+ * [kind][channel][number]   SenderControl | ReceiverControl | LL, LL128, Simple slots
  * ```
  *
  * Areas have connectors only where a user asks for algorithms that need them.
  */
 
 import type { KernelBuilder, Value } from '../../kernel/builder.js';
+import type { ConnectionProtocol } from '../connection-protocol.js';
 import type { Ends, ReceiveEnd, SendEnd } from '../ends.js';
 import { CONTROL_BYTES, STEPS } from '../ring-connection.js';
 
@@ -30,9 +31,18 @@ export const TREE_DOWN = GPU_TREE_CHILDREN;
 export interface ConnectorSizes {
   /** Channels of each algorithm; 0 or absent: it has no connections. */
   readonly channels: Readonly<Partial<Record<ConnectorKind, number>>>;
-  /** Bytes of a slot by protocol, multiples of 512; half of those of an LL slot are data. */
+  /**
+   * Bytes of a slot by protocol, multiples of 512, and of 2048 for LL128; half of those of an LL slot are data, and 15/16
+   * of those of an LL128 slot. 0 where nothing will use the protocol.
+   */
   readonly llSlot: number;
+  readonly ll128Slot: number;
   readonly simpleSlot: number;
+}
+
+/** Bytes of a slot. */
+export function slotBytes(sizes: ConnectorSizes, protocol: ConnectionProtocol): number {
+  return { LL: sizes.llSlot, LL128: sizes.ll128Slot, Simple: sizes.simpleSlot }[protocol];
 }
 
 /** Connectors of one algorithm in an area. */
@@ -44,7 +54,7 @@ interface KindLayout {
   /** From one number to the next. */
   readonly stride: number;
   /** Bytes from a ReceiverControl to the slots of a protocol. */
-  readonly slots: Readonly<Record<'LL' | 'Simple', number>>;
+  readonly slots: Readonly<Record<ConnectionProtocol, number>>;
 }
 
 export type ConnectorLayout = Readonly<Record<ConnectorKind, KindLayout>> & { readonly end: number };
@@ -62,10 +72,11 @@ export function connectorLayout(
 ): ConnectorLayout {
   let at = start;
   const kind = (name: ConnectorKind, numbers: number, hasLines: boolean): KindLayout => {
-    const { channels = {}, llSlot = 0, simpleSlot = 0 } = sizes ?? {};
-    const lines = hasLines ? STEPS * llSlot : 0;
-    const stride = 2 * CONTROL_BYTES + lines + STEPS * simpleSlot;
-    const slots = { LL: CONTROL_BYTES, Simple: CONTROL_BYTES + lines };
+    const { channels = {}, llSlot = 0, ll128Slot = 0, simpleSlot = 0 } = sizes ?? {};
+    const LL128 = CONTROL_BYTES + (hasLines ? STEPS * llSlot : 0);
+    const Simple = LL128 + (hasLines ? STEPS * ll128Slot : 0);
+    const stride = CONTROL_BYTES + Simple + STEPS * simpleSlot;
+    const slots = { LL: CONTROL_BYTES, LL128, Simple };
     const layout = { start: at, channels: channels[name] ?? 0, numbers, stride, slots };
     at += layout.channels * numbers * stride;
     return layout;
@@ -90,7 +101,7 @@ export class Connectors {
     k: KernelBuilder,
     layout: KindLayout,
     sizes: ConnectorSizes,
-    protocol: 'LL' | 'Simple',
+    protocol: ConnectionProtocol,
     own: Value<'ptr'>,
     channel: Value<'u32'>,
   ) {
@@ -98,7 +109,7 @@ export class Connectors {
     this.#layout = layout;
     this.#channel = channel;
     this.#own = own;
-    this.slot = k.u64(protocol === 'LL' ? sizes.llSlot : sizes.simpleSlot);
+    this.slot = k.u64(slotBytes(sizes, protocol));
     this.buffers = layout.slots[protocol];
   }
 

@@ -12,15 +12,8 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { ELEMENT_TYPES, type ElementType, REDUCE_OPS } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import {
-  type AreaSizes,
-  areaLayout,
-  CHUNK128_BYTES,
-  CHUNK128_DATA,
-  GPU_AREA,
-  LINE_BYTES,
-  LINE_DATA,
-} from './area.js';
+import { CHUNK128_BYTES, CHUNK128_DATA } from '../warp-chunk.js';
+import { type AreaSizes, areaLayout, GPU_AREA, LINE_BYTES, LINE_DATA } from './area.js';
 import { callBytes, GPU_COLLECTIVES, type GpuCall, type GpuShape, type GpuTeam } from './call.js';
 import { directGpu } from './direct.js';
 import { lowLatency } from './low-latency.js';

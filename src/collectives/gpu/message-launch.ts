@@ -7,7 +7,8 @@
 
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import { type AreaSizes, CHUNK128_BYTES, GPU_AREA, LINE_BYTES } from './area.js';
+import { CHUNK128_BYTES } from '../warp-chunk.js';
+import { type AreaSizes, GPU_AREA, LINE_BYTES } from './area.js';
 import type { GpuTeam } from './call.js';
 import { messages } from './messages.js';
 import { MAX_MESSAGE_GROUPS, MAX_MESSAGES, messageWork } from './work.js';

@@ -16,7 +16,8 @@
 
 import { type KernelBuilder, kernel, type Value, type Variable } from '../../kernel/builder.js';
 import type { Program, Traits } from '../../kernel/ir.js';
-import { type AreaSizes, CHUNK128_BYTES, CHUNK128_DATA, LINE_BYTES, LINE_DATA, Pair } from './area.js';
+import { CHUNK128_BYTES, CHUNK128_DATA } from '../warp-chunk.js';
+import { type AreaSizes, LINE_BYTES, LINE_DATA, Pair } from './area.js';
 import { awaitLines, flagOf, storeLine } from './line.js';
 import { moveBytes } from './move.js';
 import { type Addressing, resolveName, STAGED } from './names.js';

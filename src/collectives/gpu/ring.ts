@@ -6,12 +6,13 @@
 import { kernel } from '../../kernel/builder.js';
 import type { Program, Traits } from '../../kernel/ir.js';
 import type { Reduction } from '../arithmetic.js';
-import { goRound, type RingCollective, type RingPlace, type RingProtocol } from '../ring.js';
+import type { ConnectionProtocol } from '../connection-protocol.js';
+import { goRound, type RingCollective, type RingPlace } from '../ring.js';
 import { ConnectorBlock, type ConnectorParameters } from './connector-block.js';
 
 export interface GpuRingParameters extends ConnectorParameters {
   readonly collective: RingCollective;
-  readonly protocol: RingProtocol;
+  readonly protocol: ConnectionProtocol;
   readonly reduction: Reduction;
 }
 

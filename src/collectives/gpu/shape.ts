@@ -4,7 +4,8 @@
  */
 
 import { ELEMENT_TYPES } from '../../kernel/element-types.js';
-import { areaLayout, CHUNK128_BYTES, CHUNK128_DATA, LINE_BYTES, LINE_DATA, LL_BLOCKS } from './area.js';
+import { CHUNK128_BYTES, CHUNK128_DATA } from '../warp-chunk.js';
+import { areaLayout, LINE_BYTES, LINE_DATA, LL_BLOCKS } from './area.js';
 import { callBytes, type GpuCall, type GpuCollective, type GpuShape, type GpuTeam } from './call.js';
 
 const KB = 1024;

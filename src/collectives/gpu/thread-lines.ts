@@ -4,6 +4,7 @@
  */
 
 import type { KernelBuilder, Value, Variable } from '../../kernel/builder.js';
+import { areAligned } from '../alignment.js';
 import type { DirectArithmetic } from '../arithmetic.js';
 import { LINE_BYTES, LINE_DATA } from './area.js';
 import { flagOf, storeLine } from './line.js';
@@ -36,9 +37,7 @@ export class ThreadLines implements RoundLines<'u64'> {
   ) {
     this.#k = k;
     this.#elementBytes = elementBytes;
-    let bits = k.u32(0);
-    for (const pointer of pointers) bits = bits.or(pointer);
-    const aligned = elementBytes === LINE_DATA ? k.bool(true) : bits.and(LINE_DATA - 1).eq(0);
+    const aligned = elementBytes === LINE_DATA ? k.bool(true) : areAligned(k, pointers, LINE_DATA);
     this.lines = Array.from({ length: count }, (_, u) => {
       const index = u === 0 ? k.threadIndex : k.threadIndex.add(k.threadCount.mul(u));
       const at = index.mul(LINE_DATA);

@@ -10,6 +10,7 @@ import { kernel, type Value } from '../../kernel/builder.js';
 import type { Program, Traits } from '../../kernel/ir.js';
 import type { Reduction } from '../arithmetic.js';
 import type { ConnectedPlace } from '../connected-work.js';
+import type { ConnectionProtocol } from '../connection-protocol.js';
 import type { ReceiveEnd, SendEnd } from '../ends.js';
 import { goUpAndDown, parseTreeRole, type TreeRole } from '../tree.js';
 import { ConnectorBlock, type ConnectorParameters } from './connector-block.js';
@@ -17,7 +18,7 @@ import { GPU_TREES } from './connector-work.js';
 import { type Connectors, GPU_TREE_CHILDREN, TREE_DOWN, TREE_UP } from './connectors.js';
 
 export interface GpuTreeParameters extends ConnectorParameters {
-  readonly protocol: 'LL' | 'Simple';
+  readonly protocol: ConnectionProtocol;
   readonly reduction: Reduction;
   readonly split: boolean;
   /** The roles of all ranks' blocks, each once; the descriptor holds indices of this list. A number beyond it: idle. */
@@ -33,7 +34,7 @@ class Neighbours {
   readonly #links: Connectors;
   readonly #tree: Value<'u32'>;
 
-  constructor(block: ConnectorBlock, protocol: 'LL' | 'Simple') {
+  constructor(block: ConnectorBlock, protocol: ConnectionProtocol) {
     this.#block = block;
     this.#links = block.connectors('Tree', protocol);
     this.#tree = block.channel.rem(GPU_TREES);

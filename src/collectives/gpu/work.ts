@@ -8,6 +8,7 @@ import { ELEMENT_TYPES, type ElementType, type ReduceOp } from '../../kernel/ele
 import { array, struct } from '../../kernel/layout.js';
 import { averageArgument, encode } from '../../kernel/numeric.js';
 import { argumentRule } from '../arithmetic.js';
+import { byRanks } from './by-ranks.js';
 
 /** Descriptor of a collective of `ranks` ranks. */
 export type GpuWork = ReturnType<typeof makeWork>;
@@ -37,14 +38,8 @@ function makeWork(ranks: number) {
   });
 }
 
-const works = new Map<number, GpuWork>();
-
 /** The descriptor of a collective of so many ranks. */
-export function gpuWork(ranks: number): GpuWork {
-  let work = works.get(ranks);
-  if (work === undefined) works.set(ranks, (work = makeWork(ranks)));
-  return work;
-}
+export const gpuWork: (ranks: number) => GpuWork = byRanks(makeWork);
 
 /** Messages and groups of messages that one launch of sends and receives takes at most. */
 export const MAX_MESSAGES = 64;
@@ -74,13 +69,7 @@ function makeMessageWork(ranks: number) {
   });
 }
 
-const messageWorks = new Map<number, MessageWork>();
-
-export function messageWork(ranks: number): MessageWork {
-  let work = messageWorks.get(ranks);
-  if (work === undefined) messageWorks.set(ranks, (work = makeMessageWork(ranks)));
-  return work;
-}
+export const messageWork: (ranks: number) => MessageWork = byRanks(makeMessageWork);
 
 /** Bits of the scalar that an operator needs where all contributions meet; 0 for operators without one. */
 export function directArgument(type: ElementType, op: ReduceOp, ranks: number): bigint {

@@ -7,11 +7,10 @@ import { MESSAGE_FORM, type MessageForm } from '../../collectives/gpu/message-la
 import { shapeWith } from '../../collectives/gpu/shape.js';
 import { STEPS } from '../../collectives/ring-connection.js';
 import type { KernelText } from '../../device/cuda/kernel-library.js';
-import { TuttiError } from '../../errors/tutti-error.js';
 import { architectureFor, compilePtx } from '../../kernel/ptx/compile.js';
 import { ptxTraits } from '../../kernel/ptx/traits.js';
 import { CONNECTOR_FORM, type ConnectorForm, connectorLaunch } from '../../planning/gpu-connector-plan.js';
-import { connectorsNeeded, selectOnGpu, wayOf } from '../../tuning/gpu-selection.js';
+import { connectorsNeeded, type GpuProtocol, selectOnGpu, wayOf } from '../../tuning/gpu-selection.js';
 import type { Settings } from '../settings.js';
 
 /** What text is made of. */
@@ -55,17 +54,23 @@ export type ProgramSettings = Pick<Settings, 'choices' | 'asked'>;
  */
 const CHANNELS: Readonly<Record<ConnectorKind, number>> = { Ring: 32, Tree: 24, PAT: 24 };
 const LL_CONNECTION_BYTES = 262144;
+/** A slot has a slice of data for each of 16 warps. */
+const LL128_CONNECTION_BYTES = 262144;
 const SIMPLE_CONNECTION_BYTES = 1048576;
 
 /** Room for the connections that calls may need. */
 function connectorSizes({ choices, asked }: ProgramSettings): ConnectorSizes | undefined {
   const needed = connectorsNeeded(choices);
-  if (needed.length === 0) return undefined;
+  if (needed.algorithms.length === 0) return undefined;
   const { channels, llBytes = LL_CONNECTION_BYTES, simpleBytes = SIMPLE_CONNECTION_BYTES } = asked;
+  const { ll128Bytes = LL128_CONNECTION_BYTES } = asked;
+  const slot = (protocol: GpuProtocol, bytes: number) =>
+    needed.protocols.includes(protocol) ? bytes / STEPS : 0;
   return {
-    channels: Object.fromEntries(needed.map((kind) => [kind, channels ?? CHANNELS[kind]])),
-    llSlot: llBytes / STEPS,
-    simpleSlot: simpleBytes / STEPS,
+    channels: Object.fromEntries(needed.algorithms.map((kind) => [kind, channels ?? CHANNELS[kind]])),
+    llSlot: slot('LL', llBytes),
+    ll128Slot: slot('LL128', ll128Bytes),
+    simpleSlot: slot('Simple', simpleBytes),
   };
 }
 
@@ -75,9 +80,10 @@ function agreementOf({ choices }: ProgramSettings, connectors: ConnectorSizes | 
     ...(choices.protocol === undefined ? [] : [`NCCL_PROTO=${choices.protocol}`]),
   ];
   if (connectors === undefined) return lists.join(' ');
-  const { channels, llSlot, simpleSlot } = connectors;
+  const { channels, llSlot, ll128Slot, simpleSlot } = connectors;
   const counts = [...new Set(Object.values(channels))].join(' and ');
-  return `${lists.join(' ')} with ${counts} channels of ${STEPS * llSlot} and ${STEPS * simpleSlot} bytes`;
+  const slots = [llSlot, ll128Slot, simpleSlot].filter((bytes) => bytes > 0).map((bytes) => STEPS * bytes);
+  return `${lists.join(' ')} with ${counts} channels of ${slots.join(', ')} bytes`;
 }
 
 /** Programs in which ranks meet, whatever is called. */
@@ -101,7 +107,6 @@ export function gpuProgramsFor(
     launch: (team, call, rank) => {
       const { algorithm, protocol, reason } = selectOnGpu(team, call, choices);
       if (algorithm !== 'OneShot' && algorithm !== 'TwoShot') {
-        if (protocol === 'LL128') throw new TuttiError('internalError', `${algorithm} has no LL128 yet`);
         return {
           ...connectorLaunch(team, call, { algorithm, protocol }, sizes, rank, form),
           reason,

@@ -43,8 +43,10 @@ describe('tables', () => {
       'OneShot/LL128',
       'TwoShot/-',
       'Ring/LL',
+      'Ring/LL128',
       'Ring/Simple',
       'Tree/LL',
+      'Tree/LL128',
       'Tree/Simple',
     ]);
     expect(names(variants('all_gather', { algo: 'PAT', proto: 'each' }, 'cuda'))).toEqual(['PAT/Simple']);

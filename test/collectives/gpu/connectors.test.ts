@@ -22,10 +22,12 @@ const WAYS: readonly [GpuCollective, ConnectorChoice][] = [
   ...(['allReduce', 'allGather', 'reduceScatter', 'broadcast', 'reduce', 'allToAll'] as const).flatMap(
     (collective): [GpuCollective, ConnectorChoice][] => [
       [collective, { algorithm: 'Ring', protocol: 'LL' }],
+      [collective, { algorithm: 'Ring', protocol: 'LL128' }],
       [collective, { algorithm: 'Ring', protocol: 'Simple' }],
     ],
   ),
   ['allReduce', { algorithm: 'Tree', protocol: 'LL' }],
+  ['allReduce', { algorithm: 'Tree', protocol: 'LL128' }],
   ['allReduce', { algorithm: 'Tree', protocol: 'Simple' }],
   ['allGather', { algorithm: 'PAT', protocol: 'Simple' }],
   ['reduceScatter', { algorithm: 'PAT', protocol: 'Simple' }],
@@ -57,7 +59,11 @@ function randomCall(
   const type = pick(ELEMENT_TYPE_NAMES, next);
   const { size } = ELEMENT_TYPES[type];
   // Up to a few rounds of a ring in several channels; a tree that is split takes more.
-  const bytes = pick([24, 200, choice.algorithm === 'Tree' ? 1400 : 400], next);
+  const most128 = effort(2500, 8000);
+  const bytes =
+    choice.protocol === 'LL128'
+      ? pick([24, 1000, most128], next)
+      : pick([24, 200, choice.algorithm === 'Tree' ? 1400 : 400], next);
   const most = Math.floor(bytes / size);
   return {
     collective,
@@ -77,7 +83,7 @@ describe.each(WAYS)('%s', (collective, choice) => {
       (machine) => {
         const next = random(machine.seed + 17);
         const ranks = pick([2, 3, 4, 5], next);
-        const team = new SimulatedGpuTeam(machine, { ranks, sizes: CONNECTED_AREA });
+        const team = new SimulatedGpuTeam({ ...machine, warpSize: 32 }, { ranks, sizes: CONNECTED_AREA });
         const streams = team.streams();
         const checks = [0, 1].map(() => {
           const call = randomCall(ranks, next, [collective, choice]);
@@ -99,7 +105,7 @@ describe('calls that follow each other', () => {
       (machine) => {
         const next = random(machine.seed + 5);
         const ranks = pick([2, 3, 5], next);
-        const team = new SimulatedGpuTeam(machine, { ranks, sizes: CONNECTED_AREA });
+        const team = new SimulatedGpuTeam({ ...machine, warpSize: 32 }, { ranks, sizes: CONNECTED_AREA });
         const streams = team.streams();
         const checks = Array.from({ length: 4 }, (_, i) => {
           const { choice, ...call } = randomCall(ranks, next, pick(WAYS, next));

@@ -36,14 +36,14 @@ export const SMALL_AREA: AreaSizes = {
 export const CONNECTED_AREA: AreaSizes = {
   ...SMALL_AREA,
   llBankBytes: 1024,
-  connectors: { channels: { Ring: 3, Tree: 4, PAT: 2 }, llSlot: 128, simpleSlot: 64 },
+  connectors: { channels: { Ring: 3, Tree: 4, PAT: 2 }, llSlot: 128, ll128Slot: 2048, simpleSlot: 64 },
 };
 
 export const SMALL_FORM: ConnectorForm = {
   threads: 8,
   leastThreads: 4,
-  channelBytes: { LL: 64, Simple: 128 },
-  grainBytes: { LL: 16, Simple: 64 },
+  channelBytes: { LL: 64, LL128: 960, Simple: 128 },
+  grainBytes: { LL: 16, LL128: 480, Simple: 64 },
 };
 
 const GUARD = 32;

@@ -10,6 +10,9 @@ const input = (count: number, rank: number) => Float32Array.from({ length: count
 
 const SIZES = effort([70], [1, 5, 64, 300, 999]);
 
+/** Lines of 128 bytes are stored by real warps. */
+const warpOf = (protocol: string) => (protocol === 'LL128' ? 32 : 4);
+
 type Comms = Awaited<ReturnType<typeof fakeGpus>>['comms'];
 
 async function filled(comms: Comms, count: number) {
@@ -41,19 +44,21 @@ describe.each([
 ] as const)('%s', (_, open) => {
   it.each([
     ['Ring', 'LL'],
+    ['Ring', 'LL128'],
     ['Ring', 'Simple'],
     ['Tree', 'LL'],
+    ['Tree', 'LL128'],
     ['Tree', 'Simple'],
     ['TwoShot', 'Simple'],
     ['OneShot', 'LL'],
   ])('reduce with %s and %s where it is asked for', async (algorithm, protocol) => {
-    const { comms } = await open([0, 1, 1], { algorithm, protocol, seed: 3 });
+    const { comms } = await open([0, 1, 1], { algorithm, protocol, seed: 3, warpSize: warpOf(protocol) });
     for (const count of SIZES) await checkAllReduce(comms, count);
     const [buffer] = await filled(comms, 8);
     const prepared = comms[0]!.prepare.allReduce(buffer!, buffer!);
     const name = { TwoShot: 'Direct', OneShot: 'LL' }[algorithm] ?? `${algorithm} with ${protocol}`;
     expect(prepared.explanation).toBe(
-      `${name}: 32 bytes in ${algorithm.endsWith('Shot') ? '2 blocks of 8' : '1 block of 4'} threads (${algorithm} was asked for)`,
+      `${name}: 32 bytes in ${algorithm.endsWith('Shot') ? '2 blocks of 8' : `1 block of ${protocol === 'LL128' ? 32 : 4}`} threads (${algorithm} was asked for)`,
     );
   });
 
@@ -73,14 +78,16 @@ describe('random calls', () => {
   const most = ['allReduce', 'allGather', 'reduceScatter', 'broadcast', 'reduce'];
   it.each([
     ['Ring;AllToAll:Ring', 'LL', [...most, 'allToAll']],
+    ['Ring;AllToAll:Ring', 'LL128', [...most, 'allToAll']],
     ['Ring;AllToAll:Ring', 'Simple', [...most, 'allToAll']],
     ['Tree', 'LL', ['allReduce']],
+    ['Tree', 'LL128', ['allReduce']],
     ['Tree', 'Simple', ['allReduce']],
     ['PAT', 'Simple', ['allGather', 'reduceScatter']],
   ])('are right with %s and %s, in every form of call', async (algorithm, protocol, collectives) => {
     const seed = 11;
     const random = randomFrom(seed);
-    const { comms } = await fakeGpus([0, 1, 0], { algorithm, protocol, seed });
+    const { comms } = await fakeGpus([0, 1, 0], { algorithm, protocol, seed, warpSize: warpOf(protocol) });
     for (let k = 0; k < effort(3, 30); k++) {
       const one = exactCase(random, comms.length, 60, { collectives, averages: algorithm !== 'PAT' });
       const how = [ways.awaited, ways.prepared, ways.graphed][k % 3]!;
@@ -113,7 +120,7 @@ describe('lists of algorithms', () => {
     const { comms } = await fakeGpus([0, 1, 1, 0], { algorithm: 'Ring,Tree' });
     const [a] = await filled(comms, 8);
     const { explanation } = comms[0]!.prepare.allReduce(a!, a!);
-    expect(explanation).toMatch(/^Tree with LL: .* us predicted, .* us with Ring with LL\)$/);
+    expect(explanation).toMatch(/^Tree with LL: .* us predicted, .* us with Tree with LL128\)$/);
     await checkAllReduce(comms, 40);
   });
 
@@ -130,8 +137,8 @@ describe('lists of algorithms', () => {
     const opened = fakeProcesses([0, 1], { algorithm: ['Ring', 'Tree'] });
     const { errors } = (await opened.catch((error) => error)) as AggregateError;
     const message =
-      'rank 0 and rank 1 allow different algorithms: NCCL_ALGO=Ring with 2 channels of 1024 and 512 bytes ' +
-      'and NCCL_ALGO=Tree with 2 channels of 1024 and 512 bytes; set NCCL_ALGO';
+      'rank 0 and rank 1 allow different algorithms: NCCL_ALGO=Ring with 2 channels of 1024, 16384, 512 bytes ' +
+      'and NCCL_ALGO=Tree with 2 channels of 1024, 16384, 512 bytes; set NCCL_ALGO';
     expect(errors).toHaveLength(2);
     for (const error of errors) expect(String(error)).toContain(message);
   });

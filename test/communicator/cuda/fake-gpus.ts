@@ -77,7 +77,10 @@ export function fakePrograms(driver: FakeDriver, settings?: ProgramSettings): Gp
     },
   };
   if (settings === undefined) return base;
-  const sized = { ...settings, asked: { channels: 2, llBytes: 1024, simpleBytes: 512, ...settings.asked } };
+  const sized = {
+    ...settings,
+    asked: { channels: 2, llBytes: 1024, ll128Bytes: 16384, simpleBytes: 512, ...settings.asked },
+  };
   return gpuProgramsFor(sized, base, FORM);
 }
 
@@ -85,8 +88,8 @@ export function fakePrograms(driver: FakeDriver, settings?: ProgramSettings): Gp
 const FORM: ConnectorForm = {
   threads: 8,
   leastThreads: 4,
-  channelBytes: { LL: 128, Simple: 256 },
-  grainBytes: { LL: 16, Simple: 64 },
+  channelBytes: { LL: 128, LL128: 1920, Simple: 256 },
+  grainBytes: { LL: 16, LL128: 480, Simple: 64 },
 };
 
 export interface FakeOptions {

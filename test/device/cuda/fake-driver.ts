@@ -141,10 +141,16 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
       memory: 2 ** 34,
       access: () => true,
       delay: 0,
+      warpSize: 4,
       ...options,
     };
     this.retained = new Array<number>(this.#options.gpus).fill(0);
-    this.machine = new Machine({ seed: this.#options.seed, memory: 'weak', warpSize: 4, maxSteps: 5e7 });
+    this.machine = new Machine({
+      seed: this.#options.seed,
+      memory: 'weak',
+      warpSize: this.#options.warpSize,
+      maxSteps: 5e7,
+    });
     // Address 0 is nobody's.
     this.machine.region('null', 8, 0);
   }

@@ -118,7 +118,7 @@ describe.skipIf(missing)('ptxas', { timeout: SLOW_MS }, () => {
     'assembles rings, trees and PAT for %s and %d ranks without spilling registers',
     (arch, ranks, all) => {
       const programs = connectorPrograms(ranks, all);
-      expect(programs).toHaveLength(all ? 18 : 6);
+      expect(programs).toHaveLength(all ? 26 : 9);
       const list = programs.map(({ program }) => program);
       expect(new Set(assemble(list, arch, programs[0]!.options))).toEqual(new Set([NOTHING_SPILLED]));
     },

@@ -99,7 +99,12 @@ export function gpuPrograms(
 
 const CONNECTORS: AreaSizes = {
   ...GPU_AREA,
-  connectors: { channels: { Ring: 32, Tree: 24, PAT: 24 }, llSlot: 32768, simpleSlot: 131072 },
+  connectors: {
+    channels: { Ring: 32, Tree: 24, PAT: 24 },
+    llSlot: 32768,
+    ll128Slot: 32768,
+    simpleSlot: 131072,
+  },
 };
 
 /** Programs over connections; `all`: every collective, otherwise all-reduce alone. */
@@ -121,12 +126,11 @@ export function connectorPrograms(ranks: number, all: boolean): GpuProgram[] {
         ),
       ),
   );
-  return ways.flatMap(({ collective, count, algorithm, protocol }, i): GpuProgram[] => {
-    if (protocol === 'LL128') return [];
+  return ways.map(({ collective, count, algorithm, protocol }, i): GpuProgram => {
     const call = { collective, type: 'float32', op: 'sum', count } as const;
     const launch = connectorLaunch(team, call, { algorithm, protocol }, CONNECTORS, 1);
     const name = `c${i}_${launch.key.replaceAll(/[^A-Za-z0-9]+/g, '_')}`;
-    return [{ program: { ...launch.build(ptxTraits()), name }, options: launch.compile }];
+    return { program: { ...launch.build(ptxTraits()), name }, options: launch.compile };
   });
 }
 

@@ -1,0 +1,124 @@
+/**
+ * The connections of protocols whose lines carry their own flags (LL, LL128): a transfer fills one slot, data need no
+ * counter to announce them, and only credits are returned.
+ *
+ * Source: NCCL 2.30, credits of the LL and LL128 protocols.
+ */
+
+import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
+import { awaitValue } from './await-value.js';
+import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
+import { ReceiverControl, SenderControl, STEPS } from './ring-connection.js';
+
+/** One connection into this rank, with its place in the sequence of steps. */
+interface Receiving {
+  readonly end: ReceiveEnd;
+  readonly buffer: Value<'ptr'>;
+  readonly step: Variable<'u64'>;
+}
+
+interface Sending {
+  readonly end: SendEnd;
+  readonly buffer: Value<'ptr'>;
+  readonly step: Variable<'u64'>;
+  /** The latest head seen. */
+  readonly head: Variable<'u64'>;
+}
+
+/** The slot of a connection that a transfer fills or empties. */
+export interface LineSlot {
+  readonly lines: Value<'ptr'>;
+  readonly step: Value<'u64'>;
+}
+
+/** The slots of a transfer. */
+export interface LineSlots {
+  readonly incoming: readonly LineSlot[];
+  readonly outgoing: readonly LineSlot[];
+}
+
+export class LineConnections {
+  readonly #k: KernelBuilder;
+  readonly #slot: Value<'u64'>;
+  readonly #receives: readonly Receiving[];
+  readonly #sends: readonly Sending[];
+
+  constructor(k: KernelBuilder, ends: Ends) {
+    this.#k = k;
+    this.#slot = ends.slot;
+    this.#sends = ends.sends.map((end) => ({
+      end,
+      buffer: end.receiver.offset(ends.buffers),
+      step: k.variable('u64', k.field(end.own, SenderControl, 'step')),
+      head: k.variable('u64', k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' })),
+    }));
+    this.#receives = ends.receives.map((end) => ({
+      end,
+      buffer: end.own.offset(ends.buffers),
+      step: k.variable('u64', k.field(end.own, ReceiverControl, 'step')),
+    }));
+  }
+
+  #isFirst(): Value<'pred'> {
+    return this.#k.threadIndex.eq(0);
+  }
+
+  #slotOf(buffer: Value<'ptr'>, step: Value<'u64'>): LineSlot {
+    return { lines: buffer.offset(step.and(STEPS - 1).mul(this.#slot)), step };
+  }
+
+  /** Waits until the slots to be filled are free; gives the slots of a transfer. */
+  begin({ receives, sends }: { readonly receives: boolean; readonly sends: boolean }): LineSlots {
+    const k = this.#k;
+    if (sends) {
+      for (const { end, head, step } of this.#sends) {
+        const need = step.value.add(1);
+        k.if(this.#isFirst().and(head.value.add(STEPS).lt(need)), () => {
+          const read = () => k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' });
+          head.set(awaitValue(k, read, (value) => value.add(STEPS).ge(need)));
+        });
+      }
+      if (this.#sends.length > 0) k.barrier();
+    }
+    const slots = (list: readonly (Receiving | Sending)[]) =>
+      list.map(({ buffer, step }) => this.#slotOf(buffer, step.value));
+    return { incoming: receives ? slots(this.#receives) : [], outgoing: sends ? slots(this.#sends) : [] };
+  }
+
+  /** Returns the credits of emptied slots. */
+  release({ incoming }: LineSlots): void {
+    const k = this.#k;
+    if (incoming.length === 0) return;
+    k.barrier();
+    incoming.forEach((slot, i) => {
+      const { end, step } = this.#receives[i]!;
+      const next = slot.step.add(1);
+      k.if(this.#isFirst(), () => {
+        k.setField(end.sender, SenderControl, 'head', next, { order: 'release' });
+        k.wake(end.doorbell);
+      });
+      step.set(next);
+    });
+  }
+
+  /** Goes on to the next slots; `afterwards` may still write into one that was filled. */
+  advance({ outgoing }: LineSlots, afterwards?: (slot: LineSlot) => void): void {
+    const k = this.#k;
+    outgoing.forEach((slot, i) => {
+      const { end, step } = this.#sends[i]!;
+      afterwards?.(slot);
+      k.if(this.#isFirst(), () => k.wake(end.doorbell));
+      step.set(slot.step.add(1));
+    });
+  }
+
+  /** Saves the step counters for the next program. */
+  close(): void {
+    const k = this.#k;
+    k.barrier();
+    k.if(this.#isFirst(), () => {
+      for (const { end, step } of this.#sends) k.setField(end.own, SenderControl, 'step', step.value);
+      for (const { end, step } of this.#receives) k.setField(end.own, ReceiverControl, 'step', step.value);
+    });
+  }
+}
