@@ -10,8 +10,8 @@
  *  192  fault       what a program found wrong (private)
  *  256  pools       where this rank's connection pools are, by algorithm (written once, read by all)
  *  512  meetings    the latest operations in which ranks meet, by number (written by the rank, see CallEntry)
- * 1024  connected   the latest operations over connections
- * 1536  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
+ * 1536  connected   the latest operations over connections
+ * 2560  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
  *  ...  bank 1      post of odd rounds
  * ```
  *
@@ -36,8 +36,11 @@ export const MAX_DIRECT_RANKS = 64;
 /** Algorithms with connections of their own, times protocols. */
 export const MAX_POOLS = 64;
 
-/** Operations of a rank that its neighbours can look up: more than a rank can be ahead of another one. */
-export const CALL_ENTRIES = 32;
+/**
+ * Operations of a rank that its neighbours can look up: more than a rank can be ahead of another one (by the slots of its
+ * messages), and those that are compared together (communicator/call-board.ts). A power of two.
+ */
+export const CALL_ENTRIES = 64;
 
 /** One operation of a rank, for ranks that call something else to find out. */
 export const CallEntry = struct('CallEntry', {

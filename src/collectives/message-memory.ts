@@ -18,14 +18,17 @@
 
 import { array, struct } from '../kernel/layout.js';
 
-/** Fragments that may be under way between two ranks, in one direction; a power of two. */
-export const MESSAGE_SLOTS = 8;
+/**
+ * Fragments that may be under way between two ranks, in one direction; a power of two. A sender that is ahead by all of
+ * them waits for credit that has to come from another core, so there are several times as many as come back at once.
+ */
+export const MESSAGE_SLOTS = 32;
 
 /**
  * Small fragments that a receiver takes before it returns credit for them: fewer than there are slots, so that a sender
  * never waits for credit that nobody will return.
  */
-export const CREDIT_BATCH = 4;
+export const CREDIT_BATCH = 8;
 
 /** Cache lines come in pairs. */
 const LINE = 128;

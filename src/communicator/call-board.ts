@@ -9,6 +9,10 @@
  *
  * An operation that meets compares by itself with all others like it, so its way stays short: some stores into lines
  * that nobody reads meanwhile, and two loads of lines that do not change.
+ *
+ * Small messages take less time than one look at a line that a neighbour is writing. What is only messages and runs
+ * again is therefore noted, and compared some calls later, together with others: when so many are open, when it has to
+ * wait, before the next call of another kind, and at the end.
  */
 
 import { CALL_ENTRIES, CallEntry, ControlBlock } from '../collectives/control-block.js';
@@ -22,6 +26,11 @@ const WORDS = CallEntry.size / 4;
 const NUMBER = CallEntry.fields.number.offset / 4;
 const SIGNATURE = CallEntry.fields.signature.offset / 4;
 const COUNT = CallEntry.fields.count.offset / 4;
+
+/** Noted operations that are compared together: few, so that entries of all of them are still there. */
+const MOST_NOTED = 8;
+
+const BOTH_TABLES = ['connected', 'meetings'] as const;
 
 const tableOf = (area: number, name: 'meetings' | 'connected'): number =>
   (area + ControlBlock.fields[name].offset) >>> 2;
@@ -38,6 +47,8 @@ export class CallBoard {
   readonly #neighbours: readonly number[];
   /** Number of the latest operation, as it is in memory. */
   #number = 0;
+  /** Number of the latest one that was compared; those behind it are noted. */
+  #compared = 0;
 
   constructor(team: Team, failure: FailureState) {
     const { rank, size, area, areas, shared } = team;
@@ -55,8 +66,10 @@ export class CallBoard {
 
   /** An operation begins in which the ranks meet. Throws where a neighbour has begun another one. */
   meeting(signature: number, count: number): void {
+    if (this.#compared !== this.#number) this.settle();
     const number = (this.#number + 1) | 0;
     this.#number = number;
+    this.#compared = number;
     const at = (number & (CALL_ENTRIES - 1)) * WORDS;
     const i32 = this.#i32;
     this.#write(this.#meetings + at, signature, count);
@@ -68,14 +81,36 @@ export class CallBoard {
 
   /** An operation over connections begins. Throws where a neighbour has begun another one. */
   connected(signature: number, count: number): void {
+    this.note(signature, count);
+    this.settle();
+  }
+
+  /** The same, to be compared later. Throws where an earlier one was another one than a neighbour's. */
+  note(signature: number, count: number): void {
     const number = (this.#number + 1) | 0;
-    this.#number = number;
     const at = this.#connected + (number & (CALL_ENTRIES - 1)) * WORDS;
     this.#write(at, signature, count);
-    // First the own one is seen, then the others' are looked at: two ranks cannot miss each other.
-    Atomics.store(this.#i32, at + NUMBER, number);
-    this.#compare(number, signature, count, ['connected', 'meetings']);
+    this.#i32[at + NUMBER] = number;
+    this.#number = number;
+    if (((number - this.#compared) | 0) >= MOST_NOTED) this.settle();
   }
+
+  /** Compares what is noted. Throws where a neighbour has begun something else. */
+  readonly settle = (): void => {
+    const last = this.#number;
+    let number = this.#compared;
+    if (number === last) return;
+    const i32 = this.#i32;
+    // First the own ones are seen, then the others' are looked at: two ranks cannot miss each other.
+    Atomics.store(i32, this.#connected + (last & (CALL_ENTRIES - 1)) * WORDS + NUMBER, last);
+    this.#compared = last;
+    while (number !== last) {
+      number = (number + 1) | 0;
+      const at = this.#connected + (number & (CALL_ENTRIES - 1)) * WORDS;
+      const count = (i32[at + COUNT]! >>> 0) + i32[at + COUNT + 1]! * 2 ** 32;
+      this.#compare(number, i32[at + SIGNATURE]! >>> 0, count, BOTH_TABLES);
+    }
+  };
 
   #write(at: number, signature: number, count: number): void {
     const i32 = this.#i32;

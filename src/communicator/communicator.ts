@@ -448,6 +448,7 @@ export class Communicator implements AsyncDisposable {
     this.#checkUsable('barrier');
     await this.#queue.drained();
     this.#checkUsable('barrier');
+    this.#board.settle();
     try {
       await this.#team.barrier('barrier');
     } catch (error) {
@@ -683,6 +684,8 @@ export class Communicator implements AsyncDisposable {
       }
       this.#queue.run(operation, program);
     },
+    copyIn: (operation) => this.#queue.copyIn(operation, 0),
+    copyOut: (operation) => this.#queue.copyOut(operation, 0),
     enqueue: (operation) => this.#queue.enqueue(operation),
     forget: (prepared) => this.#prepared.delete(prepared),
   };
@@ -704,6 +707,7 @@ export class Communicator implements AsyncDisposable {
 
   async #close(): Promise<void> {
     await this.#queue.drained();
+    this.#settleCalls();
     this.#leaving = true;
     const graceful = await this.#farewell();
     for (const prepared of [...this.#prepared]) prepared.release();
@@ -714,6 +718,15 @@ export class Communicator implements AsyncDisposable {
     for (const array of this.#arrays.splice(0)) device.freeArray(array);
     this.#stage.close();
     device.freePrivate(this.#peerTable);
+  }
+
+  /** The last look for ranks that have called something else: they are told, and nobody waits for them. */
+  #settleCalls(): void {
+    try {
+      this.#board.settle();
+    } catch (error) {
+      if (!TuttiError.is(error)) throw error;
+    }
   }
 
   /**

@@ -73,13 +73,14 @@ export class Engine {
     return this.runNow(program, descriptor, blocks, frames, frameBytes);
   }
 
-  /** The same where the caller knows that nothing is queued. */
+  /** The same where the caller knows that nothing is queued; see runBlocks for `whenSlow`. */
   runNow(
     program: WasmFunction,
     descriptor: number,
     blocks: number,
     frames = 0,
     frameBytes = 0,
+    whenSlow?: () => void,
   ): RunFailure | undefined {
     const waiter = this.#waiter ?? this.#inlineWaiter;
     waiter.begin(this.#timeoutMs);
@@ -87,7 +88,11 @@ export class Engine {
     if (frames !== 0) {
       const { device, area } = this.#team;
       const launch = { descriptor, blocks, doorbell: area, frames, frameBytes };
-      status = runBlocks(program, launch, device.i32, waiter.imports.relax);
+      try {
+        status = runBlocks(program, launch, device.i32, waiter.imports.relax, whenSlow);
+      } finally {
+        waiter.end();
+      }
     } else {
       for (let block = 0; block < blocks && status === STATUS.done; block++) {
         status = program(descriptor, block, blocks) as number;

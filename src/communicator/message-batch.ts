@@ -164,6 +164,8 @@ export class MessageBatch implements QueuedWork {
   /** Pairs of ranks count their messages by themselves. */
   readonly isCounted = false;
 
+  readonly onlyMessages = true;
+
   get witness(): Witness {
     return messageWitness(this.#context.team, this.#context.messages, this.name, this.#streams);
   }

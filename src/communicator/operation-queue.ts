@@ -104,18 +104,18 @@ export class OperationQueue {
     if (this.#comparison.applies(operation)) this.#comparison.now(operation);
     const { pieces, descriptor, blocks, frames, frameBytes } = operation;
     for (let piece = 0; piece < pieces; piece++) {
-      this.#copyIn(operation, piece);
+      this.copyIn(operation, piece);
       if (piece === 0) this.#announce(operation);
       const failure = this.#engine.run(program, descriptor, blocks, frames, frameBytes);
       if (failure !== undefined) throw this.#fail(operation, failure);
-      this.#copyOut(operation, piece);
+      this.copyOut(operation, piece);
     }
   }
 
-  /** True for an operation that is nothing but one call of its program. */
+  /** True for an operation that is nothing but one call of its program, and copies of ordinary arrays around it. */
   isPlain(operation: QueuedWork): boolean {
-    const { pieces, accesses, isCounted } = operation;
-    return pieces === 1 && !accesses.staged && !isCounted && !this.#comparison.applies(operation);
+    const { pieces, isCounted } = operation;
+    return pieces === 1 && !isCounted && !this.#comparison.applies(operation);
   }
 
   /** The error of a program that ended with a status other than done. */
@@ -169,7 +169,7 @@ export class OperationQueue {
 
   async #submit(operation: QueuedWork, piece: number): Promise<void> {
     this.#failure.check();
-    this.#copyIn(operation, piece);
+    this.copyIn(operation, piece);
     if (piece === 0) this.#announce(operation);
     const { program, descriptor, blocks, frames, frameBytes } = operation;
     // The executor gives up what is behind a comparison that fails.
@@ -182,7 +182,7 @@ export class OperationQueue {
     if (failure !== undefined) throw this.#fail(operation, failure);
     // An earlier operation failed: nothing after it counts.
     if (this.#failure.error !== undefined) throw this.#failure.error;
-    this.#copyOut(operation, piece);
+    this.copyOut(operation, piece);
   }
 
   /** From here on the operation is begun: the other ranks count on it. */
@@ -197,7 +197,8 @@ export class OperationQueue {
     return this.#failure.fail(operation.name, failure, operation.witness);
   }
 
-  #copyIn(operation: QueuedWork, piece: number): void {
+  /** Brings the input of a piece in place. Throws, naming the call, when an array is not what it was. */
+  copyIn(operation: QueuedWork, piece: number): void {
     try {
       operation.before(piece);
     } catch (error) {
@@ -206,7 +207,8 @@ export class OperationQueue {
     }
   }
 
-  #copyOut(operation: QueuedWork, piece: number): void {
+  /** Takes out the result of a piece. Throws as `copyIn` does. */
+  copyOut(operation: QueuedWork, piece: number): void {
     try {
       operation.after(piece);
     } catch (error) {

@@ -392,6 +392,8 @@ export class Operation implements QueuedWork {
     return { signature: this.#signature, count: this.call.count, meets };
   }
 
+  readonly onlyMessages = false;
+
   get isComparable(): boolean {
     return !isDirect(this.request.algorithm);
   }

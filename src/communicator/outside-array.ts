@@ -3,7 +3,8 @@
  *
  * `TypedArray.set` between shared and ordinary memory moves about 10 GB/s whatever the size, since it must be
  * careful about races; the C library's memcpy moves several times that while the data are in a cache, at the
- * price of a call of 0.15 us. So it is used from a kilobyte up, where the C library can be reached.
+ * price of a call of 0.15 us. So it is used from a kilobyte up, where the C library can be reached. For a few bytes
+ * even the call of `set` and its views cost more than a loop.
  */
 
 import type { HostDevice } from '../device/host/host-device.js';
@@ -13,6 +14,9 @@ import type { Buffer } from './buffers.js';
 
 /** From this many bytes on memcpy is faster than `set`. */
 const MEMCPY_BYTES = 1024;
+
+/** Up to so many bytes a loop is faster than `set`. */
+const LOOP_BYTES = 64;
 
 export class OutsideArray {
   readonly #device: HostDevice;
@@ -47,6 +51,10 @@ export class OutsideArray {
     this.#checkAlive();
     if (this.#address !== 0 && bytes >= MEMCPY_BYTES) {
       libc()!.memcpy(this.#device.baseAddress + to, this.#address + from, bytes);
+    } else if (bytes <= LOOP_BYTES) {
+      const { u8 } = this.#device;
+      const own = this.#bytes;
+      for (let i = 0; i < bytes; i++) u8[to + i] = own[from + i]!;
     } else this.#device.u8.set(this.#bytes.subarray(from, from + bytes), to);
   }
 
@@ -55,6 +63,10 @@ export class OutsideArray {
     this.#checkAlive();
     if (this.#address !== 0 && bytes >= MEMCPY_BYTES) {
       libc()!.memcpy(this.#address + to, this.#device.baseAddress + from, bytes);
+    } else if (bytes <= LOOP_BYTES) {
+      const { u8 } = this.#device;
+      const own = this.#bytes;
+      for (let i = 0; i < bytes; i++) own[to + i] = u8[from + i]!;
     } else this.#bytes.set(this.#device.u8.subarray(from, from + bytes), to);
   }
 }

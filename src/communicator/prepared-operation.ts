@@ -35,10 +35,13 @@ export interface Runner {
   check(name: string): void;
   refuseBlocking(name: string): void;
   inline(operation: QueuedWork): WasmFunction;
-  /** For an operation that is one call of its program: what it takes to call it while the gate is open. */
+  /** For an operation that is one call of its program, besides copies: what it takes to call it while the gate is open. */
   shortcut(operation: QueuedWork): { gate: Gate; engine: Engine; board: CallBoard } | undefined;
   failureOf(operation: QueuedWork, failure: RunFailure): TuttiError;
   run(operation: QueuedWork, program: WasmFunction): void;
+  /** Copies between ordinary arrays and staging memory, of an operation in one piece. */
+  copyIn(operation: QueuedWork): void;
+  copyOut(operation: QueuedWork): void;
   enqueue(operation: QueuedWork): Promise<void>;
   /** The operation was released. */
   forget(prepared: Prepared): void;
@@ -55,6 +58,11 @@ export class Prepared implements PreparedOperation {
   #engine: Engine | undefined;
   #board: CallBoard | undefined;
   #meets = false;
+  /** Messages are compared with what others call later: see the board. */
+  #onlyMessages = false;
+  #staged = false;
+  /** What looks for others that call something else. */
+  #whenSlow: (() => void) | undefined;
   #signature = 0;
   #count = 0;
   #descriptor = 0;
@@ -80,8 +88,10 @@ export class Prepared implements PreparedOperation {
     const program = this.#program;
     if (program === undefined) this.#firstRun();
     else if (this.#gate?.open === true) {
-      // Messages are nobody's business but that of their two ranks.
+      if (this.#staged) this.#runner.copyIn(this.#operation!);
+      // Messages are nobody's business but that of their two ranks, unless all ranks call them alike.
       if (this.#meets) this.#board!.meeting(this.#signature, this.#count);
+      else if (this.#onlyMessages) this.#board?.note(this.#signature, this.#count);
       else this.#board?.connected(this.#signature, this.#count);
       const failure = this.#engine!.runNow(
         program,
@@ -89,8 +99,10 @@ export class Prepared implements PreparedOperation {
         this.#blocks,
         this.#frames,
         this.#frameBytes,
+        this.#whenSlow,
       );
       if (failure !== undefined) throw this.#runner.failureOf(this.#operation!, failure);
+      if (this.#staged) this.#runner.copyOut(this.#operation!);
     } else this.#runner.run(this.#operation!, program);
   }
 
@@ -106,6 +118,9 @@ export class Prepared implements PreparedOperation {
     const shortcut = this.#runner.shortcut(operation);
     this.#gate = shortcut?.gate;
     this.#engine = shortcut?.engine;
+    this.#staged = operation.accesses.staged;
+    this.#onlyMessages = operation.onlyMessages;
+    this.#whenSlow = operation.onlyMessages ? shortcut?.board.settle : undefined;
     if (operation.announcement !== undefined) {
       this.#board = shortcut?.board;
       this.#meets = operation.announcement.meets;

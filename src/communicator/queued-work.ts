@@ -34,6 +34,8 @@ export interface QueuedWork {
   readonly isComparable: boolean;
   /** Running it takes more than calling the program: it is counted for the others, say. */
   readonly isCounted: boolean;
+  /** It consists of messages, of which each tells its receiver what it is. */
+  readonly onlyMessages: boolean;
   /** What is found in memory when it fails. */
   readonly witness: Witness;
   /** Brings the input of a piece in place, and takes its result out. */

@@ -17,14 +17,26 @@ export interface Launch {
   readonly frameBytes: number;
 }
 
+/** Rounds of waiting after which `whenSlow` is called: about 20 us where cores are not shared. */
+const SLOW_ROUND = 8;
+
 /** What a launch waits with: `relax` of the waiter's imports. */
 type Relax = (round: number, doorbell: number) => number;
 
 /** Polls of a wait are shared out to so many turns of each block. */
 export const BLOCK_PASSES = 16;
 
-/** The first status that is not "done" ends the launch. */
-export function runBlocks(program: WasmFunction, launch: Launch, i32: Int32Array, relax: Relax): number {
+/**
+ * The first status that is not "done" ends the launch, and so does what `whenSlow` throws, which is called when the launch
+ * has waited for a while.
+ */
+export function runBlocks(
+  program: WasmFunction,
+  launch: Launch,
+  i32: Int32Array,
+  relax: Relax,
+  whenSlow?: () => void,
+): number {
   const { descriptor, blocks, doorbell, frames, frameBytes } = launch;
   let blocked: number[] | undefined;
   for (let block = 0; block < blocks; block++) {
@@ -39,6 +51,7 @@ export function runBlocks(program: WasmFunction, launch: Launch, i32: Int32Array
   let pass = 1;
   for (let round = 0; blocked !== undefined && blocked.length > 0; ) {
     if (pass === 0) {
+      if (round === SLOW_ROUND && whenSlow !== undefined) whenSlow();
       if (relax(round, doorbell) !== 0) return LAUNCH_STATUS.aborted;
       round++;
     }
