@@ -22,6 +22,8 @@ export interface LiveFacts {
   /** GPUs that the driver lists; undefined without a driver. */
   readonly gpus: readonly string[] | undefined;
   readonly hosts: readonly { readonly name: string; readonly reason: string | undefined }[];
+  /** Whether files that variables name can be read, by variable. */
+  readonly files?: Readonly<Record<string, boolean>>;
   /** NCCL_* variables of this environment. */
   readonly variables: Readonly<Record<string, string>>;
 }
@@ -274,6 +276,41 @@ function badValues({ variables: all, adapters: hcas }: LiveFacts): string[] {
   ];
 }
 
+/** Variables that name files: NCCL reads the first, and writes the others. */
+export const FILE_VARIABLES = ['NCCL_TOPO_FILE', 'NCCL_GRAPH_FILE', 'NCCL_TUNER_CONFIG_FILE'] as const;
+
+/** Files that variables name and that cannot be read. */
+function missingFiles({ files, variables: all }: LiveFacts): LiveCheck[] {
+  const missing = FILE_VARIABLES.filter((name) => all[name] !== undefined && files?.[name] === false);
+  return missing.map((name) =>
+    check(
+      'files of variables',
+      false,
+      `${name}=${all[name]} cannot be read`,
+      `Give a path that this machine has, or unset ${name}.`,
+    ),
+  );
+}
+
+/** NCCL_COMM_ID is where rank 0 listens: an address and a port. */
+function meetingPoint({ variables: all, interfaces }: LiveFacts): LiveCheck[] {
+  const value = all.NCCL_COMM_ID;
+  if (value === undefined || value === '') return [];
+  const found = /^(?:\[([0-9a-f:.%\w]+)\]|([^:\s]+)):(\d+)$/i.exec(value);
+  const port = Number(found?.[3] ?? 0);
+  const isFine = found !== null && port > 0 && port < 65_536;
+  const address = found?.[1] ?? found?.[2];
+  const isOwn = interfaces.some(({ addresses }) => addresses.some((one) => one === address));
+  return [
+    check(
+      'meeting point',
+      isFine,
+      `NCCL_COMM_ID=${value}${!isFine ? ' is no address with a port' : isOwn ? ', an address of this machine: rank 0 is to run here' : ', not of this machine: rank 0 is to run there'}`,
+      'Write ADDRESS:PORT ([ADDRESS]:PORT for IPv6) of the host of rank 0, or unset it: frameworks pass the address themselves.',
+    ),
+  ];
+}
+
 /** Bytes; the default has 4 MiB, and each of its eight parts carries one step of a ring. */
 const SMALLEST_BUFFER = 1 << 16;
 
@@ -289,6 +326,8 @@ function variables(facts: LiveFacts): LiveCheck[] {
       'Unset them, unless a fault of this machine needs them.',
     ),
     ...chosenInterfaces(facts),
+    ...missingFiles(facts),
+    ...meetingPoint(facts),
     ...(sockets > 64
       ? [
           check(

@@ -1180,4 +1180,58 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
       ],
     },
   ],
+  'gpu-memory-errors': [
+    one(
+      'no errors, or a GPU without such memory',
+      '| NVIDIA-SMI 550.54.15              Driver Version: 550.54.15      CUDA Version: 12.4     |',
+      '|   0  NVIDIA H100 80GB HBM3          On  |   00000000:1B:00.0 Off |                    0 |',
+      '|   1  NVIDIA GeForce RTX 4090        Off |   00000000:41:00.0 Off |                  Off |',
+      '|   2  Tesla T4                       On  |   00000000:42:00.0 Off |                  N/A |',
+    ),
+  ],
+  'watchdog-stuck': [one('a time-out of an operation', watchdog(3))],
+  'adapter-link-down': [
+    one(
+      'a link that comes up at boot, is lost once, and notes of the driver',
+      '[    9.1] mlx5_core 0000:5e:00.0: Detected insufficient power on the PCIe slot (27W).',
+      '[   12.1] mlx5_core 0000:5e:00.0 eth2: Link up',
+      '[ 9911.1] mlx5_core 0000:5e:00.0 eth2: Link down',
+      '[ 9999.1] mlx5_core 0000:5e:00.0 eth2: Link up',
+    ),
+    one(
+      'links of many adapters, each lost once, as when a switch is restarted',
+      ...[0, 1, 2, 3].flatMap((i) => [
+        `[ 9911.${i}] mlx5_core 0000:5e:0${i}.0 eth${i}: Link down`,
+        `[ 9999.${i}] mlx5_core 0000:5e:0${i}.0 eth${i}: Link up`,
+      ]),
+    ),
+  ],
+  'ib-port-slow': [
+    one(
+      'adapters for storage that the job does not use, and a port that is not active',
+      log('n1', 'NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>'),
+      ...[
+        ['mlx5_0', 'ACTIVE', 400],
+        ['mlx5_1', 'ACTIVE', 400],
+        ['mlx5_2', 'ACTIVE', 100],
+        ['mlx5_3', 'DOWN', 10],
+      ].flatMap(([name, state, rate]) => [
+        `Infiniband device '${name}' port 1 status:`,
+        `\tstate:\t\t 4: ${state}`,
+        `\trate:\t\t ${rate} Gb/sec (4X)`,
+      ]),
+    ),
+    one(
+      'ports of another kind of link',
+      log('n1', 'NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>'),
+      "Infiniband device 'mlx5_0' port 1 status:",
+      '\tstate:\t\t 4: ACTIVE',
+      '\trate:\t\t 400 Gb/sec (4X NDR)',
+      '\tlink_layer:\t InfiniBand',
+      "Infiniband device 'mlx5_1' port 1 status:",
+      '\tstate:\t\t 4: ACTIVE',
+      '\trate:\t\t 100 Gb/sec (4X EDR)',
+      '\tlink_layer:\t Ethernet',
+    ),
+  ],
 };

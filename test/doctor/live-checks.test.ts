@@ -36,6 +36,10 @@ describe('live checks', () => {
   it('find nothing in variables that fit the machine', () => {
     for (const NCCL_SOCKET_IFNAME of ['eth', '=eth0', '^docker,lo', 'ib0,eth0'])
       expect(concerns({ ...GOOD, variables: { NCCL_SOCKET_IFNAME } }), NCCL_SOCKET_IFNAME).toEqual([]);
+    for (const NCCL_COMM_ID of ['10.0.0.1:5000', '[fe80::1%eth0]:5000', 'n1.site:23456'])
+      expect(concerns({ ...GOOD, variables: { NCCL_COMM_ID } }), NCCL_COMM_ID).toEqual([]);
+    const files = { NCCL_TOPO_FILE: true };
+    expect(concerns({ ...GOOD, files, variables: { NCCL_TOPO_FILE: '/x.xml' } })).toEqual([]);
     const variables = { NCCL_IB_DISABLE: '1', NCCL_PROTO: '^LL128', NCCL_BUFFSIZE: '8388608' };
     expect(concerns({ ...GOOD, adapters: [], variables })).toEqual([]);
   });
@@ -53,6 +57,9 @@ describe('live checks', () => {
     ['RDMA devices', { hasVerbsDevices: false }],
     ['GPUDirect RDMA', { modules: ['nvidia', 'mlx5_ib'] }],
     ['cores', { cores: { allowed: 1, all: 64 } }],
+    ['files of variables', { variables: { NCCL_TOPO_FILE: '/no/x.xml' }, files: { NCCL_TOPO_FILE: false } }],
+    ['meeting point', { variables: { NCCL_COMM_ID: 'n1' } }],
+    ['meeting point', { variables: { NCCL_COMM_ID: '10.0.0.1:99999' } }],
     ['variables', { variables: { NCCL_P2P_DISABLE: '1' } }],
     ['variables', { variables: { NCCL_PROTO: 'LL' } }],
     ['variables', { variables: { NCCL_BUFFSIZE: '3' } }],

@@ -141,3 +141,18 @@ describe('sentences', () => {
     expect(unseen.text).not.toContain('NVLink');
   });
 });
+
+describe('recordings of machines', () => {
+  it('are known even where a program was not there, or only names of interfaces are listed', async () => {
+    const missing = await examine([['lspci.txt', './rec.sh: line 5: lspci: command not found\n']]);
+    expect([...missing.job.files[0]!.kinds]).toEqual(['shell']);
+    const list = await examine([
+      [
+        'net.txt',
+        '/sys/class/net:\ntotal 0\nlrwxrwxrwx 1 root root 0 Nov 29 23:32 ens7 -> ../../devices/pci0000:00/0000:00:03.0/virtio2/net/ens7\n',
+      ],
+    ]);
+    expect(list.job.interfaces).toMatchObject([{ name: 'ens7' }]);
+    expect(list.verdicts).toEqual([]);
+  });
+});

@@ -1,10 +1,11 @@
 /**
  * Facts of this machine for `tutti doctor --live`: read from /proc, /sys and the runtime; nothing is run or changed.
  */
-import { existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, readFileSync, statfsSync } from 'node:fs';
 import { connect } from 'node:net';
 import { availableParallelism, cpus, networkInterfaces } from 'node:os';
 import {
+  FILE_VARIABLES,
   type LiveAdapter,
   type LiveCheck,
   type LiveFacts,
@@ -58,12 +59,27 @@ export async function liveFacts(hosts: readonly string[], env: NodeJS.ProcessEnv
     numaNodes: list('/sys/devices/system/node').filter((name) => /^node\d+$/.test(name)).length || undefined,
     gpus: existsSync('/proc/driver/nvidia/gpus') ? gpus() : undefined,
     hosts: await Promise.all(hosts.map(async (name) => ({ name, reason: await unreachable(name) }))),
+    files: Object.fromEntries(
+      FILE_VARIABLES.flatMap((name) => {
+        const path = env[name];
+        return path === undefined ? [] : [[name, isReadable(path)] as const];
+      }),
+    ),
     variables: Object.fromEntries(
       Object.entries(env).flatMap(([name, value]) =>
         name.startsWith('NCCL_') && value !== undefined ? [[name, value]] : [],
       ),
     ),
   };
+}
+
+function isReadable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function sharedMemory(): LiveFacts['shm'] {

@@ -69,7 +69,7 @@ export async function doctorOutput(
     isFailing = true;
     note(text);
   };
-  const files = await filesOf(options.paths, fail);
+  const files = await filesOf(options.paths, fail, note);
   const copies = new Map<string, string[]>();
   const job = await readJob(inTurn(files, copies));
   const verdicts = diagnose(job);

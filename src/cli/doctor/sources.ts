@@ -7,6 +7,7 @@ import { basename, join, relative } from 'node:path';
 import type { Source } from '../../doctor/read/read-job.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { decoded } from './decode.js';
+import { withoutPackedCopies } from './packed-copies.js';
 import { type Bytes, isTar, unpacked } from './unpack.js';
 import { tarFiles } from './untar.js';
 
@@ -27,10 +28,14 @@ const PIECE = 1 << 20;
 const MAX_FILES = 100_000;
 
 /**
- * The files that paths name, folders with all that is in them. Folders that cannot be opened are told to `fail`. Throws
- * `systemError` for what is not there.
+ * The files that paths name, folders with all that is in them, and without packed copies of others, of which `note` is
+ * told. Folders that cannot be opened are told to `fail`. Throws `systemError` for what is not there.
  */
-export async function filesOf(paths: readonly string[], fail: (text: string) => void): Promise<NamedFile[]> {
+export async function filesOf(
+  paths: readonly string[],
+  fail: (text: string) => void,
+  note: (text: string) => void = () => {},
+): Promise<NamedFile[]> {
   const files: NamedFile[] = [];
   for (const path of paths) {
     if (path === '-') {
@@ -43,7 +48,7 @@ export async function filesOf(paths: readonly string[], fail: (text: string) => 
     if (found.isDirectory()) await addFolder({ root: path, files, fail, passed: new Set() }, path);
     else files.push({ name: path, path, isNamed: true, isStream: !found.isFile() });
   }
-  return withShortNames(files, paths.length > 1);
+  return withShortNames(await withoutPackedCopies(files, bytesOf, note), paths.length > 1);
 }
 
 const reasonOf = ({ code, message }: NodeJS.ErrnoException): string =>

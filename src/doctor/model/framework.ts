@@ -23,6 +23,8 @@ export type FrameworkEvent = Event &
         /** The rank in that group, where the line names it: another number than that of the process in a part of a job. */
         readonly groupRank: number | undefined;
       }
+    /** The thread that watches operations stood still itself. */
+    | { readonly kind: 'heartbeat'; readonly seconds: number | undefined }
     /** How far a process group had come when its watchdog looked. */
     | {
         readonly kind: 'progress';

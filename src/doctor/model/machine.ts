@@ -103,6 +103,19 @@ export type KernelEvent = OnHost &
     | { readonly kind: 'outOfMemory'; readonly pid: number | undefined; readonly text: string }
     | { readonly kind: 'gpuLost'; readonly device: string; readonly text: string }
     | { readonly kind: 'iommuFault'; readonly text: string }
+    /** A fatal error of an NVSwitch. */
+    | { readonly kind: 'sxid'; readonly number: number; readonly device: string; readonly text: string }
+    /** The link of an adapter, as its driver reports it. */
+    | {
+        readonly kind: 'adapterLink';
+        readonly device: string;
+        readonly interface: string;
+        readonly isUp: boolean;
+      }
+    /** A cable, a module or the adapter itself reports a fault. */
+    | { readonly kind: 'adapterFault'; readonly device: string; readonly text: string }
+    /** Uncorrectable errors of the memory of a GPU, as nvidia-smi counts them since the driver was loaded. */
+    | { readonly kind: 'gpuMemory'; readonly device: string; readonly gpu: number; readonly count: number }
   );
 
 export interface ShellCommand extends OnHost {

@@ -17,6 +17,15 @@ const OUT_OF_MEMORY = /CUDA out of memory|OutOfMemory|HIP out of memory/;
 const GPU = /\bGPU (\d+)\b/;
 const PID = /\b[Pp]rocess (\d+) has\b|\(pid: (\d+)\)|\bPID (\d+)\b/;
 const NCCL_ERROR = /NCCL error in: \S+?, (.+)$/;
+const HEARTBEAT =
+  /(?:\[PG (?:ID )?[^\]]{1,200}? Rank (\d+)\].{0,300}?)?(?:Heartbeat monitor timed out|watchdog got stuck for (\d+) seconds)/;
+/** `kubectl exec` and `docker run` tell what their program ended with. */
+const COMMAND_EXIT =
+  /^command terminated with (?:non-zero )?exit code:? (\d+)|terminated with exit code (\d+)$/;
+/** `kubectl describe pod` and `kubectl get pods`. */
+const POD_NAME = /^Name: +(\S+)$/;
+const POD_KILLED = /^ *Reason: +OOMKilled\b/;
+const POD_ROW = /^(\S+) +\d+\/\d+ +(OOMKilled)\b/;
 const EXIT_CODE = /\bfailed \(exitcode: (-?\d+)\) local_rank: \d+ \(pid: (\d+)\)/;
 const ROOT_CAUSE = /^ *exitcode *: (-?\d+) \(pid: (\d+)\)/;
 const ROOT_RANK = /^ *rank *: (\d+) \(local_rank: \d+\)/;
@@ -89,6 +98,9 @@ const NO_MESSAGE = /^(?:Traceback|Exception raised from|frame #\d| {2}File |\s*$
 const groupName = (text: string): string => /PG GUID (.+)$/.exec(text)?.[1] ?? text;
 
 export function frameworkReader(context: FileContext): LineReader {
+  const pods = podReader(context);
+  /** Ends of processes without a rank, by number of the process: tables of launchers tell it later. */
+  const nameless = new Map<number, number>();
   let rootRank: number | undefined;
   let rootHost: string | undefined;
   /** The launcher has begun to end the job. */
@@ -96,8 +108,18 @@ export function frameworkReader(context: FileContext): LineReader {
   const after = new AfterExceptions();
   /** Ranks whose next line is the message that `Last error:` announces. */
   const announced = new Set<number | undefined>();
+  const { events } = context.job;
   const add = (event: FrameworkEvent): true => {
-    if (context.job.events.length < MAX_EVENTS) context.job.events.push(event);
+    if (event.kind === 'exit' && event.pid !== undefined) {
+      const index = nameless.get(event.pid);
+      const earlier = index === undefined ? undefined : events[index];
+      if (earlier !== undefined && event.rank !== undefined) {
+        events[index!] = { ...earlier, rank: event.rank, host: earlier.host ?? event.host };
+        nameless.delete(event.pid);
+      } else if (earlier === undefined && event.rank === undefined && events.length < MAX_EVENTS)
+        nameless.set(event.pid, events.length);
+    }
+    if (events.length < MAX_EVENTS) events.push(event);
     return kind(context, 'framework');
   };
   return (whole) => {
@@ -156,6 +178,16 @@ export function frameworkReader(context: FileContext): LineReader {
         milliseconds: ran === undefined ? undefined : Number(ran),
       });
     }
+    if (line.includes('eartbeat monitor timed out') || line.includes('watchdog got stuck')) {
+      const found = HEARTBEAT.exec(line.slice(0, 1000));
+      if (found === null) return false;
+      return add({
+        ...base,
+        kind: 'heartbeat',
+        rank: base.rank ?? (found[1] === undefined ? undefined : Number(found[1])),
+        seconds: found[2] === undefined ? undefined : Number(found[2]),
+      });
+    }
     if (line.includes('ast enqueued ')) {
       const found = PROGRESS.exec(line.slice(0, 1000));
       if (found === null) return false;
@@ -191,6 +223,19 @@ export function frameworkReader(context: FileContext): LineReader {
         after: after.begin(base.rank, context.line),
       });
     }
+    if (pods(line)) return true;
+    const ended = line.includes('terminated with') ? COMMAND_EXIT.exec(line.slice(0, 300)) : null;
+    if (ended !== null) {
+      const code = Number(ended[1] ?? ended[2]);
+      const signal = SHELL_SIGNALS[code];
+      return add({
+        ...base,
+        kind: 'exit',
+        signal,
+        code: signal === undefined ? code : undefined,
+        pid: undefined,
+      });
+    }
     return exits(line, base, add, isEnding, {
       rank: (value) => {
         rootRank = value;
@@ -200,6 +245,25 @@ export function frameworkReader(context: FileContext): LineReader {
       },
       get: () => ({ rank: rootRank, host: rootHost }),
     });
+  };
+}
+
+/** Containers that Kubernetes ended for their memory: the pod takes the place of the host. */
+function podReader(context: FileContext): LineReader {
+  let pod: string | undefined;
+  return (line) => {
+    if (line.length > 300) return false;
+    pod = POD_NAME.exec(line)?.[1] ?? pod;
+    const row = line.includes('OOMKilled') ? POD_ROW.exec(line) : null;
+    if (row === null && !POD_KILLED.test(line)) return false;
+    context.job.kernelEvents.push({
+      kind: 'outOfMemory',
+      host: row?.[1] ?? pod ?? context.host,
+      at: here(context),
+      pid: undefined,
+      text: 'OOMKilled: the container reached its memory limit (cgroup)',
+    });
+    return kind(context, 'kubectl');
   };
 }
 

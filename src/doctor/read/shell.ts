@@ -24,8 +24,13 @@ export function commandLine(text: string, at: CommandLine['at']): CommandLine {
   return { text, at, environment, processes: processes === undefined ? undefined : Number(processes) };
 }
 
+/** A shell that does not have the program: the output that was to be here is not. */
+const NOT_FOUND = /^(?:\S+: )?(?:line \d+: )?[\w./-]{1,100}: (?:command )?not found$/;
+
 export function shellReader(context: FileContext): LineReader {
   return (line) => {
+    if (line.endsWith('not found') && line.length < 300 && NOT_FOUND.test(line))
+      return kind(context, 'shell');
     if (line.length > 2000 || !/[#$%>:+]/.test(line.slice(0, 300))) return false;
     for (const pattern of PROMPTS) {
       const found = pattern.exec(line);

@@ -1,11 +1,13 @@
 /** All rules, causes before what they cause. */
 
+import { adapterLinkDown } from './adapters/adapter-link-down.js';
 import { gdrMissingOnNode } from './adapters/gdr-missing-on-node.js';
 import { gdrOff } from './adapters/gdr-off.js';
 import { gdrOffDistance } from './adapters/gdr-off-distance.js';
 import { ibCompletionFailed } from './adapters/ib-completion-failed.js';
 import { ibPortDown } from './adapters/ib-port-down.js';
 import { ibPortFlap } from './adapters/ib-port-flap.js';
+import { ibPortSlow } from './adapters/ib-port-slow.js';
 import { ibRetryExceeded } from './adapters/ib-retry-exceeded.js';
 import { ibvModifyQpTimeout } from './adapters/ibv-modify-qp-timeout.js';
 import { memlockTooLow } from './adapters/memlock-too-low.js';
@@ -28,6 +30,7 @@ import { affinityNarrow } from './machine/affinity-narrow.js';
 import { cudaDriverTooOld } from './machine/cuda-driver-too-old.js';
 import { cudaFailure } from './machine/cuda-failure.js';
 import { gpuLost } from './machine/gpu-lost.js';
+import { gpuMemoryErrors } from './machine/gpu-memory-errors.js';
 import { iommuFault } from './machine/iommu-fault.js';
 import { nvlinkDown } from './machine/nvlink-down.js';
 import { nvlsBindFailed } from './machine/nvls-bind-failed.js';
@@ -78,6 +81,7 @@ import { rankHeldUp } from './program/rank-held-up.js';
 import { ranksBehind } from './program/ranks-behind.js';
 import { rasError } from './program/ras-error.js';
 import { rasTimeout } from './program/ras-timeout.js';
+import { watchdogStuck } from './program/watchdog-stuck.js';
 import { watchdogTimeout } from './program/watchdog-timeout.js';
 import type { Rule } from './rule.js';
 import { duplicateGpu } from './setup/duplicate-gpu.js';
@@ -137,13 +141,16 @@ export const RULES: readonly Rule[] = [
   iommuFault,
   xid,
   gpuLost,
+  gpuMemoryErrors,
   nvlsBindFailed,
   nvlsUnavailable,
   gdrMissingOnNode,
   nicMissingOnNode,
   roceNoRoutableGid,
   ibPortDown,
+  ibPortSlow,
   ibPortFlap,
+  adapterLinkDown,
   rocePacketLoss,
   affinityNarrow,
   mtuSmall,
@@ -194,6 +201,7 @@ export const RULES: readonly Rule[] = [
   rankHeldUp,
   collectiveHang,
   watchdogTimeout,
+  watchdogStuck,
   rasError,
   rasTimeout,
   benchCliff,

@@ -56,6 +56,18 @@ describe('the inputs of tutti doctor', () => {
     expect(await examine(file('two-members.gz', Buffer.concat(halves)))).toEqual(FLAP('two-members.gz'));
   });
 
+  it('are read once where they lie there plain and packed, and twice where they differ', async () => {
+    const both = path('both');
+    mkdirSync(both);
+    writeFileSync(join(both, 'a.log'), LOG);
+    writeFileSync(join(both, 'a.log.gz'), gzipSync(LOG));
+    const found = await examine(both);
+    expect(found).toEqual({ ...FLAP('a.log'), notes: ['a.log.gz holds the same as a.log and is left out'] });
+    writeFileSync(join(both, 'a.log'), Buffer.concat([LOG, Buffer.from('one line more\n')]));
+    const job = await readJob(sourcesOf(await filesOf([both], () => {})));
+    expect(job.files.map(({ name }) => name)).toEqual(['a.log', 'a.log.gz']);
+  });
+
   it('are taken out of tar archives, file by file, packed or not', async () => {
     const inner = path('logs');
     mkdirSync(inner);

@@ -1,5 +1,6 @@
 /**
- * `ip addr`, `ip link` and `ip -br addr`: network interfaces with state, size of packets and addresses.
+ * `ip addr`, `ip link`, `ip -br addr` and `ls -l /sys/class/net`: network interfaces with state, size of packets and
+ * addresses.
  */
 import type { NetworkInterface } from '../../model/machine.js';
 import { type FileContext, here, kind, type LineReader } from '../file-context.js';
@@ -7,6 +8,9 @@ import { type FileContext, here, kind, type LineReader } from '../file-context.j
 const LINK = /^\d+: ([\w.-]+)(?:@[\w.-]+)?: <([A-Z0-9_,-]*)> mtu (\d+)/;
 const ADDRESS = /^\s+inet6? ([0-9a-fA-F.:]+)\/\d+/;
 const BRIEF = /^([\w.-]+)(?:@[\w.-]+)?\s+(UP|DOWN|UNKNOWN)\s+([0-9a-fA-F.:/\s]*)$/;
+
+/** A line of `ls -l /sys/class/net`. */
+const SYSFS = /^l\S+ .* ([\w.-]+) -> \S*devices\/\S*\/net\/\1$/;
 
 export function interfaceReader(context: FileContext): LineReader {
   let current: NetworkInterface | undefined;
@@ -30,6 +34,8 @@ export function interfaceReader(context: FileContext): LineReader {
       current.addresses.push(address[1]!);
       return true;
     }
+    const linked = line.startsWith('l') && line.includes('/net/') ? SYSFS.exec(line) : null;
+    if (linked !== null) return add(linked[1]!, undefined, undefined, []);
     const brief = BRIEF.exec(line);
     if (brief === null) return false;
     const addresses = brief[3]!.trim().split(/\s+/).filter(Boolean);

@@ -138,6 +138,11 @@ export function verbsReader(context: FileContext): LineReader {
   };
 }
 
+const SXID = /nvidia-nvswitch\d*: SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (?:Fatal|fatal)\b,? ?(.*)$/;
+const ADAPTER_LINK = /\bmlx[45]_core ([0-9a-f:.]+) (\w[\w.-]*): Link (up|down)\b/;
+/** Of the driver of adapters: what is broken, apart from cables that are pulled and notes about slots. */
+const ADAPTER_FAULT =
+  /\bmlx[45]_core ([0-9a-f:.]+)[^:]*: (?:\w+:\d+:\(pid \d+\): ?)?((?:Port module event\[error\]|.*\bhealth (?:compromised|recovery)|.*firmware internal error|.*Fatal error|High temperature).*)$/i;
 const XID = /NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)$/;
 const KILLED = /(?:Out of memory: Killed process|Memory cgroup out of memory: Killed process) (\d+)/;
 const IOMMU = /(?:DMAR|AMD-Vi): .*(?:\bfault (?:addr|status)|IO_PAGE_FAULT)/;
@@ -160,6 +165,43 @@ export function kernelLogReader(context: FileContext): LineReader {
         number: Number(found[2]),
         text: found[3]!.slice(0, 200),
       });
+      count++;
+      return kind(context, 'kernel log');
+    }
+    if (line.includes(': SXid ')) {
+      const found = SXID.exec(line);
+      // Others are notes of the driver about links that come up again.
+      if (found === null) return /nvidia-nvswitch/.test(line) && kind(context, 'kernel log');
+      context.job.kernelEvents.push({
+        ...base,
+        kind: 'sxid',
+        device: found[1]!,
+        number: Number(found[2]),
+        text: found[3]!.slice(0, 200),
+      });
+      count++;
+      return kind(context, 'kernel log');
+    }
+    if (line.includes('_core ')) {
+      const link = ADAPTER_LINK.exec(line);
+      const fault = link === null ? ADAPTER_FAULT.exec(line) : null;
+      if (link !== null) {
+        const [, device, name, state] = link;
+        context.job.kernelEvents.push({
+          ...base,
+          kind: 'adapterLink',
+          device: device!,
+          interface: name!,
+          isUp: state === 'up',
+        });
+      } else if (fault !== null) {
+        context.job.kernelEvents.push({
+          ...base,
+          kind: 'adapterFault',
+          device: fault[1]!,
+          text: fault[2]!.slice(0, 200),
+        });
+      } else return /\bmlx[45]_core [0-9a-f]{4}:/.test(line) && kind(context, 'kernel log');
       count++;
       return kind(context, 'kernel log');
     }

@@ -3,11 +3,16 @@ import type { PciDevice } from '../../model/machine.js';
 import { example, type Finding, type Rule } from '../rule.js';
 import { devicesByHost, isAdapter, isBelow, isGpu } from './pci-devices.js';
 
+/** The port that a device is plugged into, where the list has it. */
+function slotOf(device: PciDevice, devices: readonly PciDevice[]): PciDevice | undefined {
+  const bus = Number.parseInt(device.id.slice(-7, -5), 16);
+  return devices.find((one) => one.buses?.secondary === bus && isBelow(device, one));
+}
+
 /** The slot is as narrow, or all devices of the kind are alike: boards share the lanes of a slot among two. */
 function isByDesign(device: PciDevice, devices: readonly PciDevice[], bad: readonly PciDevice[]): boolean {
   const { width } = device.linkStatus!;
-  const bus = Number.parseInt(device.id.slice(-7, -5), 16);
-  const port = devices.find((one) => one.buses?.secondary === bus && isBelow(device, one));
+  const port = slotOf(device, devices);
   if (port?.linkCapable !== undefined && port.linkCapable.width <= width) return true;
   const isSame = (one: PciDevice): boolean =>
     isGpu(one) === isGpu(device) && isAdapter(one) === isAdapter(device);
@@ -18,7 +23,8 @@ function isByDesign(device: PciDevice, devices: readonly PciDevice[], bad: reado
 export const pcieLinkDegraded: Rule = {
   id: 'pcie-link-degraded',
   causes: ['slows'],
-  looksFor: 'GPUs or adapters whose PCIe link runs at less than its width',
+  looksFor:
+    'GPUs or adapters whose PCIe link runs at less than its width, and adapters at less than their speed',
   example: [
     example(
       'lspci.txt',
@@ -28,8 +34,43 @@ export const pcieLinkDegraded: Rule = {
     ),
   ],
   references: ['PCI Express: link status'],
-  find: (job) => [...devicesByHost(job).values()].flatMap(degraded),
+  find: (job) =>
+    [...devicesByHost(job).values()].flatMap((devices) => [...degraded(devices), ...slowAdapters(devices)]),
 };
+
+/** Generations of PCIe double the speed; an adapter this many below its own is below all usual slots. */
+const SLOW = 4;
+
+/** Adapters at less than their speed; GPUs lower theirs when they idle. */
+function slowAdapters(devices: readonly PciDevice[]): Finding[] {
+  const adapters = devices.filter((one) => isAdapter(one) && one.linkStatus && one.linkCapable);
+  const isSlow = (device: PciDevice): boolean => {
+    const { linkStatus, linkCapable } = device;
+    const slot = slotOf(device, devices)?.linkCapable?.speed;
+    const possible = Math.min(linkCapable!.speed, slot ?? linkCapable!.speed / (SLOW / 2));
+    return linkStatus!.speed * 1.5 < possible;
+  };
+  const bad = adapters.filter(isSlow);
+  // Where all are alike, so is the machine that they are in.
+  if (bad.length === adapters.length && adapters.length > 1) return [];
+  return bad.map((device): Finding => {
+    const { id, host, linkStatus, linkCapable } = device;
+    return {
+      severity: 'warning',
+      confidence: slotOf(device, devices) === undefined ? 'possible' : 'likely',
+      text: `${host ?? ''} adapter ${id} runs at ${linkStatus!.speed} of ${linkCapable!.speed} GT/s per PCIe lane`.trim(),
+      culprit: {
+        ...(host === undefined ? {} : { host }),
+        device: id,
+        speed: linkStatus!.speed,
+        expected: linkCapable!.speed,
+      },
+      evidence: [linkStatus!.at],
+      repair: `See whether the slot of ${id} allows more (lspci -vvv of the port above it, settings of the firmware), and reseat or replace the card or its riser.`,
+      workaround: null,
+    };
+  });
+}
 
 /** The devices of one host. */
 function degraded(devices: readonly PciDevice[]): Finding[] {

@@ -62,23 +62,26 @@ function deathsInLogs(job: Job): Finding[] {
           ? `rank ${event.rank}`
           : event.ranks !== undefined
             ? `rank ${listed(event.ranks)}`
-            : `process ${event.pid ?? '?'}`;
+            : event.pid !== undefined
+              ? `process ${event.pid}`
+              : 'a process';
+      const host = event.host ?? kernel?.host;
       const isKilled = event.signal === 9;
       return {
         severity: 'error',
         confidence: kernel !== undefined || !isKilled ? 'certain' : 'likely',
-        text: `${who}${event.host === undefined ? '' : ` on ${event.host}`} was ended by signal ${event.signal}${!isKilled ? '' : kernel === undefined ? ', which a process does not do to itself: the kernel does when memory runs out, or somebody else did' : ': the kernel killed it because memory ran out'}`,
+        text: `${who}${host === undefined ? '' : ` on ${host}`} was ended by signal ${event.signal}${!isKilled ? '' : kernel === undefined ? ', which a process does not do to itself: the kernel does when memory runs out, or somebody else did' : ': the kernel killed it because memory ran out'}`,
         culprit: {
           ...(event.rank === undefined ? {} : { rank: event.rank }),
           ...(event.ranks === undefined ? {} : { ranks: event.ranks.slice(0, 64) }),
-          ...(event.host === undefined ? {} : { host: event.host }),
+          ...(host === undefined ? {} : { host }),
           ...(event.pid === undefined ? {} : { pid: event.pid }),
           signal: event.signal,
         },
         evidence: distinctPlaces([event.at, kernel?.at]),
         repair:
           kernel !== undefined
-            ? `${kernel.kind === 'outOfMemory' && /MEMCG|cgroup|oom_kill event/i.test(kernel.text) ? 'Raise the memory limit of the container or job step (docker --memory, limits.memory, --mem of Slurm)' : 'Give the job more memory'}, or use fewer workers per process; the kernel’s line names the process.`
+            ? `${kernel.kind === 'outOfMemory' && /MEMCG|cgroup|oom_kill event|OOMKilled/i.test(kernel.text) ? 'Raise the memory limit of the container or job step (docker --memory, limits.memory, --mem of Slurm)' : 'Give the job more memory'}, or use fewer workers per process${kernel.kind === 'outOfMemory' && kernel.pid !== undefined ? '; the kernel’s line names the process' : ''}.`
             : isKilled
               ? `Look into dmesg${event.host === undefined ? ' of the host' : ` of ${event.host}`} for the out-of-memory killer: where it names the process, give the job more memory or fewer workers per process; where not, ask who or what ended it.`
               : 'Find the crash in the core file or the stack trace of that process.',
@@ -135,8 +138,9 @@ function killedByKernel(job: Job): Finding[] {
         text: text.trim().slice(0, 120),
       },
       evidence: [at],
-      repair:
-        'Give the job more memory or fewer workers per process; see in dmesg which process took it, and whether the killed one belonged to this job.',
+      repair: /cgroup|oom_kill event/i.test(text)
+        ? 'Raise the memory limit of the container or job step (docker --memory, limits.memory, --mem of Slurm), or use fewer workers per process.'
+        : 'Give the job more memory or fewer workers per process; see in dmesg which process took it, and whether the killed one belonged to this job.',
       workaround: null,
     };
   });

@@ -60,6 +60,11 @@ export const watchdogTimeout: Rule = {
 /** Ranks of which nothing reports a time-out, where most others do. */
 function silentRanks(job: Job, waiting: readonly number[]): number[] {
   const told = watchdogs(job);
+  // Who does not even see the time-out, because its own watchdog stands still.
+  const stuck = job.events.flatMap(({ kind, rank }) =>
+    kind === 'heartbeat' && rank !== undefined && !waiting.includes(rank) ? [rank] : [],
+  );
+  if (waiting.length > 0 && stuck.length > 0) return [...new Set(stuck)].sort((a, b) => a - b);
   // Groups of a part of the ranks, and messages, do not concern the others.
   const isOfPart =
     new Set(told.flatMap(({ group }) => group ?? [])).size > 1 ||
