@@ -123,6 +123,7 @@ const FACTS = [
   'interfaces',
   'kernelEvents',
   'commands',
+  'memory',
   'pairRows',
   'wireTests',
   'bareVersions',

@@ -159,6 +159,18 @@ describe('ranks that wait in several groups', () => {
     expect(verdicts[0]!.text).toContain('reduce_scatter 6');
   });
 
+  it('are missed where they are still in an operation that the others have left', async () => {
+    const waiting = (rank: number, name: string, sequence: number): string =>
+      `[rank${rank}]:[E ProcessGroupNCCL.cpp:563] [Rank ${rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=${sequence}, OpType=${name}, NumelIn=12, NumelOut=12, Timeout(ms)=600000) ran for 600123 milliseconds before timing out.`;
+    const behind = await read(
+      waiting(0, 'ALLREDUCE', 77),
+      waiting(1, 'ALLREDUCE', 77),
+      waiting(2, 'BROADCAST', 74),
+    );
+    expect(tree(behind)).toEqual(['rank-behind > watchdog-timeout']);
+    expect(behind[0]).toMatchObject({ confidence: 'possible', culprit: { rank: 2, missingSeq: 74 } });
+  });
+
   it('in a circle use their groups in different orders', async () => {
     const verdicts = await dumps([
       [0, 'x', ['all_reduce', 9, 'started']],

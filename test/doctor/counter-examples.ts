@@ -1234,4 +1234,111 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
       '\tlink_layer:\t Ethernet',
     ),
   ],
+  'peer-access-missing': [
+    one(
+      'the driver refuses GPUs with NVLink: another fault',
+      warn(
+        'n1',
+        'graph/paths.cc:7',
+        'P2P is disabled between NVLINK connected GPUs 1 and 0. This should not be the case',
+      ),
+    ),
+    one(
+      'it was switched off, which has a rule of its own',
+      log('n1', 'NCCL_P2P_DISABLE set by environment to 1'),
+      log('n1', 'P2P is disabled between connected GPUs 1 and 0.'),
+    ),
+  ],
+  'congestion-control': [
+    files('hosts of one building', {
+      'n1.log': tcp('n1'),
+      'n1.txt': [
+        'n1$ sysctl -a',
+        'net.ipv4.tcp_congestion_control = cubic',
+        'n1$ ping n2',
+        'rtt min/avg/max/mdev = 0.1/0.2/0.3/0.1 ms',
+      ],
+    }),
+    files('what long ways need is set', {
+      'n1.log': tcp('n1'),
+      'n1.txt': [
+        'n1$ sysctl -a',
+        'net.ipv4.tcp_congestion_control = bbr',
+        'n1$ ping n2',
+        'rtt min/avg/max/mdev = 27.1/28.2/29.3/0.1 ms',
+      ],
+    }),
+    files('data do not go over TCP', {
+      'n1.log': [log('n1', 'Using network IB'), nodes('n1', 0)],
+      'n1.txt': [
+        'n1$ sysctl -a',
+        'net.ipv4.tcp_congestion_control = cubic',
+        'n1$ ping n2',
+        'rtt min/avg/max/mdev = 27.1/28.2/29.3/0.1 ms',
+      ],
+    }),
+  ],
+  'public-network': [
+    one(
+      'addresses of one organisation',
+      ...['n1', 'n2'].flatMap((host, i) => [
+        log(host, `NET/Socket : Using [0]eth0:128.178.9.${i + 3}<0>`),
+        log(host, 'Using network Socket'),
+      ]),
+    ),
+    one(
+      'private addresses of different networks',
+      log('n1', 'NET/Socket : Using [0]eth0:10.7.0.3<0>'),
+      log('n1', 'Using network Socket'),
+      log('n2', 'NET/Socket : Using [0]eth0:172.20.0.3<0>'),
+      log('n2', 'Using network Socket'),
+    ),
+    one(
+      'data over InfiniBand',
+      ...['34.90.12.7', '52.20.7.12'].flatMap((address, i) => [
+        log(`n${i}`, `NET/Socket : Using [0]eth0:${address}<0>`),
+        log(`n${i}`, 'Using network IB'),
+      ]),
+    ),
+  ],
+  'backend-gloo': [
+    one('no GPUs', 'distributed_backend=gloo', 'GPU available: False, used: False'),
+    one(
+      'groups of Gloo beside NCCL',
+      'GPU available: True (cuda), used: True',
+      'distributed_backend=nccl',
+      "init_process_group(backend='gloo')",
+    ),
+    one(
+      'a job that loads NCCL',
+      'GPU available: True (cuda), used: True',
+      'backend=gloo',
+      ...whole('n1', {}),
+    ),
+  ],
+  'error-handling-off': [
+    one(
+      'the default',
+      'ProcessGroupNCCL environments: TORCH_NCCL_ASYNC_ERROR_HANDLING: 3, TORCH_NCCL_DUMP_ON_TIMEOUT: 0',
+      watchdog(0),
+    ),
+    one('on', 'export TORCH_NCCL_ASYNC_ERROR_HANDLING=1', watchdog(0)),
+  ],
+  'allocator-growth': [
+    one(
+      'a program that keeps what it uses',
+      ...[1, 2, 3, 4, 5].map(
+        (i) =>
+          `[Rank 0] (after ${i} iterations) memory (MB) | allocated: 2345.1 | max allocated: 5432.2 | reserved: ${6000 + 400 * i}.0 | max reserved: 9000.0`,
+      ),
+    ),
+    one(
+      'an allocator that has what it needs',
+      ...[1, 2, 3, 4, 5].map((i) => `step ${i}: reserved 1.24 GB, allocated 0.0${i} GB`),
+    ),
+    one(
+      'an allocator that gives memory back',
+      ...[0.8, 1.2, 1.9, 0.8].map((GB) => `reserved ${GB} GB, allocated 0.00 GB`),
+    ),
+  ],
 };

@@ -9,8 +9,8 @@ export const DOCTOR_USAGE = `Usage: tutti doctor FILE... | FOLDER [--json] [--nu
 
 Says what is wrong with a job of NCCL, on which evidence, and what repairs it, from the files that are at hand: logs
 (NCCL_DEBUG=INFO) of any ranks, tables or JSON of nccl-tests, RAS status, dumps of flight recorders (JSON), topology and
-graph files, and output of nvidia-smi (topo -m, nvlink -s, -L), lspci -vvv, show_gids, ibstat, ibstatus, ethtool -S, df, ip, ss,
-sysctl, ulimit, lsmod, dmesg, ib_write_bw. The kind of a file is recognised by its content; gzip and tar are unpacked;
+graph files, and output of nvidia-smi (the table, topo -m, nvlink -s, -L), lspci -vvv, show_gids, ibstat, ibstatus,
+ibv_devinfo, ethtool -S, df, ip, ss, sysctl, ulimit, lsmod, dmesg, kubectl describe pod, ping, ib_write_bw. The kind of a file is recognised by its content; gzip and tar are unpacked;
 '-' is the standard input.
 
   --json     verdicts, expected numbers and the model of the job as JSON
@@ -22,8 +22,8 @@ sysctl, ulimit, lsmod, dmesg, ib_write_bw. The kind of a file is recognised by i
 
 Lines of evidence are cut to the width of a terminal (COLUMNS), and whole where the output goes elsewhere.
 
-Exit status: 0 no fault found, 1 findings, 2 no findings, but a file could not be read, or one that was named was not
-understood (in folders, such files are only listed), or wrong use.
+Exit status: 0 no fault found (notes of severity info may be there), 1 errors or warnings, 2 none of these, but a file
+could not be read, or one that was named was not understood (in folders, such files are only listed), or wrong use.
 `;
 
 export interface DoctorOptions {

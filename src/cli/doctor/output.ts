@@ -9,6 +9,7 @@ import { readJob, type Source } from '../../doctor/read/read-job.js';
 import { unwrapped } from '../../doctor/read/wrapped-lines.js';
 import { jsonReport } from '../../doctor/report/json.js';
 import { numberLines } from '../../doctor/report/numbers.js';
+import { isFault } from '../../doctor/report/outcome.js';
 import { textReport } from '../../doctor/report/text.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Style } from '../../topology/report/style.js';
@@ -73,8 +74,11 @@ export async function doctorOutput(
   const copies = new Map<string, string[]>();
   const job = await readJob(inTurn(files, copies));
   const verdicts = diagnose(job);
-  const verdict =
-    verdicts.length > 0 ? 'findings' : !isFailing && isReadable(job, files) ? 'healthy' : 'unreadable';
+  const verdict = verdicts.some(isFault)
+    ? 'findings'
+    : !isFailing && isReadable(job, files)
+      ? 'healthy'
+      : 'unreadable';
   if (options.json) return { lines: jsonLines(jsonReport(job, verdicts)), verdict };
   if (verdict === 'unreadable' && !job.files.some(({ kinds }) => kinds.size > 0)) {
     for (const { name, problems, last } of job.files) {

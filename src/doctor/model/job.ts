@@ -13,6 +13,7 @@ import type {
   KernelEvent,
   KernelModules,
   LinkMatrix,
+  MemorySample,
   Mount,
   NetworkInterface,
   PciDevice,
@@ -75,6 +76,8 @@ export interface Job {
   readonly interfaces: NetworkInterface[];
   readonly kernelEvents: KernelEvent[];
   readonly commands: ShellCommand[];
+  /** Samples of the memory of GPUs, in the order of their files. */
+  readonly memory: MemorySample[];
 }
 
 export function emptyJob(): Job {
@@ -102,5 +105,6 @@ export function emptyJob(): Job {
     interfaces: [],
     kernelEvents: [],
     commands: [],
+    memory: [],
   };
 }

@@ -121,3 +121,10 @@ export type KernelEvent = OnHost &
 export interface ShellCommand extends OnHost {
   readonly text: string;
 }
+
+/** What the allocator of a framework keeps of the memory of a GPU, in bytes, and what of that is in use. */
+export interface MemorySample extends OnHost {
+  readonly rank: number | undefined;
+  readonly allocated: number;
+  readonly reserved: number;
+}

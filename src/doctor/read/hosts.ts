@@ -69,6 +69,7 @@ export function attributeHosts(job: Job): void {
   fill(job.modules);
   fill(job.interfaces);
   fill(job.kernelEvents);
+  fill(job.memory);
   // One file of output per host is usual; a single file may hold the output of all.
   const isPerHost = new Set(job.events.map(({ at }) => at.file)).size > 1;
   for (const event of job.events) {

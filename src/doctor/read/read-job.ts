@@ -29,6 +29,7 @@ import { interfaceReader } from './tools/interfaces.js';
 import { linkMatrixReader } from './tools/link-matrix.js';
 import { lspciReader } from './tools/lspci.js';
 import { pairReader, wireReader } from './tools/measurements.js';
+import { noticeReader } from './tools/notices.js';
 import {
   counterReader,
   diskReader,
@@ -168,6 +169,7 @@ class FileReader {
       moduleReader(context),
       counterReader(context),
       kernelLogReader(context),
+      noticeReader(context),
     ];
   }
 

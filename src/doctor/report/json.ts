@@ -7,15 +7,15 @@ import { expectations } from '../expected.js';
 import type { Job } from '../model/job.js';
 import type { Connection, NcclProcess } from '../model/process.js';
 import { runsOf } from '../runs.js';
-import { jobSummary, notChecked, saysSomething } from './summary.js';
+import { outcomeOf } from './outcome.js';
+import { jobSummary, notChecked } from './summary.js';
 
 /** The object that `tutti doctor --json` prints. */
 export function jsonReport(job: Job, verdicts: readonly Verdict[]) {
-  const isRead = job.files.every(({ problems }) => problems.length === 0);
-  const withoutFinding = !isRead ? 'unreadable' : saysSomething(job) ? 'healthy' : 'nothing to judge';
+  const outcome = outcomeOf(job, verdicts);
   return {
-    healthy: verdicts.length === 0 && withoutFinding === 'healthy',
-    outcome: verdicts.length > 0 ? 'findings' : withoutFinding,
+    healthy: outcome === 'healthy',
+    outcome,
     verdicts: verdicts.map(({ text, ...verdict }) => ({ ...(plain(verdict) as object), text })),
     runs: runsOf(job).map((run) => ({ name: run.name, summary: jobSummary(run.job) })),
     expected: plain(expectations(job)),

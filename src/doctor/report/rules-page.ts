@@ -26,8 +26,9 @@ The more, the surer: a log of one rank already helps, logs of all ranks let it c
   PyTorch's flight recorder writes them, and in other layouts. Pickles run code when they are read, so they are refused.
 - RAS status (\`ncclras\`), text or JSON.
 - Topology and graph files of NCCL.
-- \`nvidia-smi topo -m\`, \`nvidia-smi nvlink -s\`, \`nvidia-smi -L\`, \`nvidia-smi -q -x\` (recognised only), \`lspci\` (with \`-vvv\` for access control and links),
-  \`show_gids\`, \`ibstatus\` or \`ibstat\`, \`ethtool -S\`, \`ip addr\`, \`ss -s\`, \`sysctl\`, \`ulimit -a\`, \`df\`, \`lsmod\`, \`dmesg\`.
+- \`nvidia-smi\` (the table), \`nvidia-smi topo -m\`, \`nvidia-smi nvlink -s\`, \`nvidia-smi -L\`, \`nvidia-smi -q -x\`
+  (recognised only), \`lspci\` (with \`-vvv\` for access control and links),
+  \`show_gids\`, \`ibstatus\`, \`ibstat\` or \`ibv_devinfo\`, \`ethtool -S\`, \`ip addr\`, \`ss -s\`, \`sysctl\`, \`ulimit -a\`, \`df\`, \`lsmod\`, \`dmesg\`.
 
 The kind of a file is recognised by its content, line by line; one file may hold several. Names of files matter only
 where nothing else tells whose output it is. Files packed with gzip (and with zstd, where Node is 22.15 or newer) are
@@ -55,8 +56,9 @@ that it recognises; \`npx tutti report --help\` says which.
 - several runs in one collection of files (other communicators on the same GPUs) are judged one by one, and each verdict
   names its run.
 - confidence: \`certain\`, \`likely\`, \`possible\`.
-- exit status: 0 no fault found, 1 findings, 2 no findings, but a file could not be read, or one that was named by itself was
-  not understood. In folders, files that are not understood are listed and do not count.
+- exit status: 0 no fault found (notes of severity \`info\` may be there: they explain, and no check of a pipeline is to stop for
+  them), 1 errors or warnings, 2 none of these, but a file could not be read, or one that was named by itself was not
+  understood. In folders, files that are not understood are listed and do not count. \`--json\` has the same as \`outcome\`.
 `;
 
 /** The text of the page. */

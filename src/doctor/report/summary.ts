@@ -57,7 +57,7 @@ export const saysSomething = (job: Job): boolean =>
     job.events,
     job.pairRows,
     job.wireTests,
-    job.kernelEvents,
+    job.kernelEvents.filter(({ kind }) => kind !== 'adapterLink'),
   ].some((list) => list.length > 0);
 
 export interface NotChecked {

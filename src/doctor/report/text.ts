@@ -7,6 +7,7 @@ import type { Job } from '../model/job.js';
 import type { Place } from '../model/place.js';
 import { listed } from '../rules/queries.js';
 import { speedSummary } from './numbers.js';
+import { isFault, outcomeOf } from './outcome.js';
 import { jobSummary, notChecked, saysSomething } from './summary.js';
 
 /** The text of a line, where the caller has it. */
@@ -28,19 +29,23 @@ export function textReport(
   const problems = problemLines(job, style);
   const missing = notChecked(job);
   const unknown = notUnderstood(job);
-  if (verdicts.length === 0) {
+  const details = verdicts.flatMap((verdict) => ['', ...verdictLines(verdict, style, textOf, isWhole)]);
+  const faults = verdicts.filter(isFault).length;
+  const notes = verdicts.length - faults;
+  if (faults === 0) {
     const speed = speedSummary(job);
     const measured = speed === undefined ? '' : `; ${speed}`;
     const lack = missing.length === 0 ? '' : `; not checked: ${missing.map(({ what }) => what).join(', ')}`;
     return [
-      `${style.strong(outcome(job))} in ${jobSummary(job)}${measured}${lack}${unknown === undefined ? '' : `; ${unknown}`}`,
+      `${style.strong(outcome(job, verdicts))} in ${jobSummary(job)}${measured}${lack}${unknown === undefined ? '' : `; ${unknown}`}${notes === 0 ? '' : `; ${counted(notes, 'note')}:`}`,
+      ...details,
       ...problems,
     ];
   }
-  const count = `${verdicts.length} finding${verdicts.length === 1 ? '' : 's'}`;
+  const count = `${counted(faults, 'finding')}${notes === 0 ? '' : ` and ${counted(notes, 'note')}`}`;
   return [
     `${style.strong(count)} in ${jobSummary(job)}`,
-    ...verdicts.flatMap((verdict) => ['', ...verdictLines(verdict, style, textOf, isWhole)]),
+    ...details,
     '',
     ...missing.flatMap(({ what, why }) =>
       wrap(style.dim(`not checked: ${what} (${why})`), style.width, '  '),
@@ -51,13 +56,18 @@ export function textReport(
 }
 
 /** Nothing is called healthy of which a part could not be read, or that says nothing about a job. */
-function outcome(job: Job): string {
+function outcome(job: Job, verdicts: readonly Verdict[]): string {
   if (!saysSomething(job))
     return 'nothing says how a job went (no log, table, dump or error), so no verdict on one';
-  return job.files.some(({ problems }) => problems.length > 0)
+  const found = outcomeOf(job, verdicts);
+  return found === 'unreadable'
     ? 'not all could be read: no fault found'
-    : 'healthy: no fault found';
+    : found === 'healthy'
+      ? 'healthy: no fault found'
+      : 'no fault found';
 }
+
+const counted = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`;
 
 /** Files of which nothing was recognised. */
 function notUnderstood(job: Job): string | undefined {

@@ -12,8 +12,10 @@ interface GpuModel {
 const MODELS: readonly GpuModel[] = [
   { pattern: /\bG?B[23]00\b/, nvlinkGBs: 900 },
   // Cards with bridges (PCIe, NVL) join pairs only, and parts of GPUs (MIG) have no links.
-  { pattern: /\bH(?:100|200|800|20)\b(?!.*(?:PCIe|NVL|MIG))|\bGH200\b(?!.*MIG)/, nvlinkGBs: 450 },
-  { pattern: /\bA[18]00\b.*SXM(?!.*MIG)/, nvlinkGBs: 300 },
+  { pattern: /\bH(?:100|200|20)\b(?!.*(?:PCIe|NVL|MIG))|\bGH200\b(?!.*MIG)/, nvlinkGBs: 450 },
+  { pattern: /\bA100\b.*SXM(?!.*MIG)/, nvlinkGBs: 300 },
+  // These have eight links.
+  { pattern: /\bH800\b(?!.*(?:PCIe|NVL|MIG))|\bA800\b.*SXM(?!.*MIG)/, nvlinkGBs: 200 },
   { pattern: /\bV100.*SXM/, nvlinkGBs: 150 },
 ];
 

@@ -38,6 +38,7 @@ import { nvlsUnavailable } from './machine/nvls-unavailable.js';
 import { pcieAcsRedirect } from './machine/pcie-acs-redirect.js';
 import { pcieLinkDegraded } from './machine/pcie-link-degraded.js';
 import { pcieLinkSlow } from './machine/pcie-link-slow.js';
+import { peerAccessMissing } from './machine/peer-access-missing.js';
 import { topoFileIdsMismatch } from './machine/topo-file-ids-mismatch.js';
 import { topoFileRefused } from './machine/topo-file-refused.js';
 import { topologyFlat } from './machine/topology-flat.js';
@@ -50,6 +51,7 @@ import { nvlinkIslands } from './measurements/nvlink-islands.js';
 import { slowNode } from './measurements/slow-node.js';
 import { stepLatencyBound } from './measurements/step-latency-bound.js';
 import { bootstrapInterfaceMismatch } from './network/bootstrap-interface-mismatch.js';
+import { congestionControl } from './network/congestion-control.js';
 import { connectTimeout } from './network/connect-timeout.js';
 import { firewall } from './network/firewall.js';
 import { ifaceVirtual } from './network/iface-virtual.js';
@@ -62,10 +64,13 @@ import { noSocketInterface } from './network/no-socket-interface.js';
 import { peerConnectionClosed } from './network/peer-connection-closed.js';
 import { portConflict } from './network/port-conflict.js';
 import { portsExhausted } from './network/ports-exhausted.js';
+import { publicNetwork } from './network/public-network.js';
 import { tcpBuffersSmall } from './network/tcp-buffers-small.js';
 import { tooManyOpenFiles } from './network/too-many-open-files.js';
 import { abortMissingOnRank } from './program/abort-missing-on-rank.js';
+import { allocatorGrowth } from './program/allocator-growth.js';
 import { apiMisuse } from './program/api-misuse.js';
+import { backendGloo } from './program/backend-gloo.js';
 import { collectiveHang } from './program/collective-hang.js';
 import { collectiveOrderMismatch } from './program/collective-order-mismatch.js';
 import { collectiveSizeMismatch } from './program/collective-size-mismatch.js';
@@ -73,6 +78,7 @@ import { collectiveTypeMismatch } from './program/collective-type-mismatch.js';
 import { communicatorChurn } from './program/communicator-churn.js';
 import { communicatorOrder } from './program/communicator-order.js';
 import { deviceOrWireStuck } from './program/device-or-wire-stuck.js';
+import { errorHandlingOff } from './program/error-handling-off.js';
 import { invalidArgument } from './program/invalid-argument.js';
 import { messageUnmatched } from './program/message-unmatched.js';
 import { rankBehind } from './program/rank-behind.js';
@@ -155,6 +161,8 @@ export const RULES: readonly Rule[] = [
   affinityNarrow,
   mtuSmall,
   tcpBuffersSmall,
+  congestionControl,
+  publicNetwork,
   // program
   rankDied,
   rankBehind,
@@ -167,6 +175,9 @@ export const RULES: readonly Rule[] = [
   abortMissingOnRank,
   apiMisuse,
   communicatorChurn,
+  backendGloo,
+  errorHandlingOff,
+  allocatorGrowth,
   noTransport,
   cudaDriverTooOld,
   cudaFailure,
@@ -190,6 +201,7 @@ export const RULES: readonly Rule[] = [
   // symptoms, each shown below its cause where one is found
   netSocketFallback,
   shmInsteadOfP2p,
+  peerAccessMissing,
   topologyFlat,
   gdrOffDistance,
   ibRetryExceeded,

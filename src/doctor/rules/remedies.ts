@@ -27,6 +27,22 @@ const REMEDIES: readonly (readonly [RegExp, Remedy])[] = [
     },
   ],
   [
+    /DataLoader worker \(pid\(s\) [\d, ]+\) exited unexpectedly/i,
+    {
+      cause: 'a worker of its data loader was ended, mostly because memory ran out',
+      repair:
+        'Look into dmesg of the host, and the events of its container, for the out-of-memory killer; give the job more memory or /dev/shm, or use fewer workers; num_workers=0 shows an exception of the worker itself.',
+    },
+  ],
+  [
+    /Could not find real path of \/sys\/class\/pci_bus/i,
+    {
+      cause: 'the PCI bus of a GPU is not visible in /sys',
+      repair:
+        'Give the container the /sys of the host; under WSL use a newer NCCL, which does without it, or one GPU.',
+    },
+  ],
+  [
     /DataLoader worker .*(?:Bus error|shared memory)/is,
     {
       cause: 'its data loader ran out of shared memory',

@@ -62,6 +62,18 @@ describe('tutti doctor', () => {
     expect(report.model.processes[0].environment.NCCL_SOCKET_IFNAME.value).toBe('bond0');
   });
 
+  it('ends with 0 where it has notes only, and prints them', () => {
+    const line = 'n1:1:2 [0] NCCL INFO P2P is disabled between connected GPUs 1 and 0.\n';
+    const { status, stdout } = doctor(['-'], line);
+    expect(stdout).toMatch(/^healthy: no fault found in 1 file.*; 1 note:\n\ninfo GPUs of n1/);
+    expect(status).toBe(0);
+    expect(JSON.parse(doctor(['--json', '-'], line).stdout)).toMatchObject({
+      healthy: true,
+      outcome: 'healthy',
+      verdicts: [{ severity: 'info' }],
+    });
+  });
+
   it('says in one line that a job is healthy, also from the standard input', () => {
     const { status, stdout } = doctor([join(CASES, 'healthy-bench-protocol-steps/all_reduce_perf.out')]);
     expect({ status, lines: stdout.split('\n').length }).toEqual({ status: 0, lines: 2 });

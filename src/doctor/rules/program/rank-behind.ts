@@ -1,6 +1,7 @@
 /** A rank that did not call what the others wait in, as dumps, watchdogs or logs of calls tell. */
 
 import type { RankDump } from '../../model/dump.js';
+import { smallest } from '../../model/extremes.js';
 import { grouped } from '../../model/grouped.js';
 import { distinctPlaces } from '../../model/place.js';
 import { listed, some } from '../queries.js';
@@ -36,6 +37,44 @@ function blockedRanks(list: readonly RankDump[], sequence: number): Finding[] {
         ...some(started.map((one) => one.operation.at)),
       ]),
       repair: `See what runs on the stream of rank ${listed(ranks)} before it: a kernel that does not end, a wait for an event, or another communicator’s operation in another order.`,
+      workaround: null,
+    },
+  ];
+}
+
+/** Collectives that a rank can leave before all have come: roots and ends of chains do. */
+const LEFT_EARLY = /^(?:\w+:)?_?(?:broadcast|reduce|scatter|gather)\b(?!_scatter)/i;
+
+/** Few ranks that are still in an operation which most have left, and who wait in a later one for them. */
+function laggards(list: readonly RankDump[]): Finding[] {
+  const waiting = list.flatMap((dump) => {
+    const operation = waitingIn(dump);
+    return operation === undefined ? [] : [{ dump, operation }];
+  });
+  const first = smallest(waiting.map(({ operation }) => operation.sequence));
+  const late = waiting.filter(({ operation }) => operation.sequence === first);
+  const ahead = waiting.filter(({ operation }) => operation.sequence > first);
+  const [one] = late;
+  const [other] = ahead;
+  if (one === undefined || other === undefined || late.length >= ahead.length) return [];
+  if (!late.every(({ operation }) => LEFT_EARLY.test(operation.name))) return [];
+  const ranks = late.map(({ dump }) => dump.rank);
+  return [
+    {
+      severity: 'error',
+      confidence: list.some(({ isGroupUnknown }) => isGroupUnknown) ? 'possible' : 'likely',
+      text: `rank ${listed(ranks)}${one.dump.host === undefined ? '' : ` on ${one.dump.host}`} ${ranks.length === 1 ? 'is' : 'are'} still in ${one.operation.name} ${first}, which the others have left: they wait in ${other.operation.name} ${other.operation.sequence}`,
+      culprit: {
+        ...(late.length === 1 ? { rank: one.dump.rank } : { ranks }),
+        ...(one.dump.host === undefined ? {} : { host: one.dump.host }),
+        missingSeq: first,
+        communicator: one.dump.communicator,
+      },
+      evidence: distinctPlaces([
+        ...some(late.map(({ operation }) => operation.at)),
+        ...some(ahead.map(({ operation }) => operation.at)),
+      ]),
+      repair: `Look at rank ${listed(ranks)}: its GPU and adapter (dmesg, Xid, port events), what runs on its stream before ${one.operation.name} ${first}, and whether it passes another size or root than the others.`,
       workaround: null,
     },
   ];
@@ -95,7 +134,7 @@ export const rankBehind: Rule = {
     const others = all
       .filter(({ late }) => late.length === 0)
       .flatMap(({ list, missing }) => {
-        const blocked = blockedRanks(list, missing);
+        const blocked = [...blockedRanks(list, missing), ...laggards(list)];
         return blocked.length > 0 ? blocked : withoutDump(list);
       });
     // One rank may be missed in several groups.
