@@ -18,6 +18,7 @@ const isByDesign = (job: Job): boolean => {
 export const peerAccessMissing: Rule = {
   id: 'peer-access-missing',
   causes: ['slows'],
+  isLast: true,
   looksFor: 'GPUs of a host of which NCCL or a program says that they cannot reach each other directly',
   example: [
     example(
@@ -27,12 +28,15 @@ export const peerAccessMissing: Rule = {
   ],
   references: ['NCCL user guide: NCCL_P2P_LEVEL, NCCL_IGNORE_DISABLED_P2P'],
   explainedBy: ['env-p2p-disabled', 'nvlink-down', 'pcie-acs-redirect', 'iommu-fault'],
-  find(job) {
+  find(job, others = []) {
     const off = troubles(job, 'p2pOff').filter(({ trouble }) => !trouble.isNvlink);
     const told = job.values.filter(({ name }) => name === 'gpu.noPeerAccess');
     if (off.length === 0 && told.length === 0) return [];
     // It was asked for, and a rule of its own speaks.
     if (settings(job, 'NCCL_P2P_DISABLE').some(({ value }) => value === '1')) return [];
+    const isNote = told.length === 0 || isByDesign(job);
+    // Where a fault is found, a note on what may be as it is meant would only stand beside it.
+    if (isNote && others.some(({ severity }) => severity !== 'info')) return [];
     const hosts = [
       ...new Set([...off.map(({ process }) => process.host), ...told.flatMap(({ host }) => host ?? [])]),
     ];
@@ -44,7 +48,7 @@ export const peerAccessMissing: Rule = {
     );
     return [
       {
-        severity: told.length > 0 && !isByDesign(job) ? 'warning' : 'info',
+        severity: isNote ? 'info' : 'warning',
         confidence: 'possible',
         text: `GPUs${hosts.length === 0 ? '' : ` of ${listed(hosts)}`} do not reach each other directly${pairs.length === 0 ? '' : ` (${listed(pairs.map(({ trouble }) => `${trouble.from} and ${trouble.to}`))})`}: data between them go through host memory`,
         culprit: { ...(hosts.length === 0 ? {} : { hosts: hosts.slice(0, 16) }) },

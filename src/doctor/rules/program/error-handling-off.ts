@@ -4,7 +4,7 @@ import { example, type Rule } from '../rule.js';
 
 export const errorHandlingOff: Rule = {
   id: 'error-handling-off',
-  causes: [],
+
   looksFor: 'PyTorch’s handling of asynchronous errors switched off, so that failures become hangs',
   example: [
     example(
