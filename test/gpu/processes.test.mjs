@@ -85,6 +85,12 @@ for (const gpus of [...TEAMS, APART]) {
         assert.deepEqual(end.last?.result, [], end.errors);
     });
 
+    it('use virtual memory of other libraries', { timeout: 90_000 }, async () => {
+      for (const end of await start(gpus, 'virtual', [], { env })) {
+        assert.deepEqual(end.last?.result, [], end.errors);
+      }
+    });
+
     it('go on when one takes memory while others wait for it in a kernel', { timeout: 90_000 }, async () => {
       for (const end of await start(gpus, 'allocateLate', [], { env })) {
         assert.deepEqual(end.last?.result, { late: 'done' }, end.errors);
@@ -94,6 +100,7 @@ for (const gpus of [...TEAMS, APART]) {
     for (const [task, when] of [
       ['callForEver', 'when one is killed'],
       ['blockForEver', 'when one is killed while their event loops are blocked'],
+      ['blockElsewhere', 'when one is killed while they wait for a stream of another library'],
     ]) {
       it(`fail soon, naming the rank, ${when}`, { timeout: 90_000 }, async () => {
         const victim = gpus.length - 1;

@@ -7,6 +7,7 @@ import { Communicator, cuda, group } from '#src/index.js';
 import { unsigned } from '../reference/direct-arithmetic.mjs';
 import { checkRank, describe, prepareRank, randomCase, ways } from './cases.mjs';
 import { randomFrom } from './random.mjs';
+import { makeVirtualMemory } from './virtual-memory.mjs';
 
 const [task, seed = '1', cases = '20'] = process.argv.slice(2);
 const report = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
@@ -44,8 +45,36 @@ async function callForEver(comm) {
   }
 }
 
+/** Virtual memory of another library, in pieces, which peers cannot open. */
+async function virtual(comm) {
+  cudaDriver().device(comm.device).makeCurrent();
+  const memory = makeVirtualMemory(comm.device, 4, [comm.device]);
+  const wrong = [];
+  for (const length of [1000, 1_500_000]) {
+    const buffer = comm.wrap(memory.address, Float32Array, length);
+    await buffer.copyFrom(new Float32Array(length).fill(comm.rank + 1));
+    await comm.allReduce(buffer, buffer);
+    const found = await buffer.read();
+    const sum = (comm.size * (comm.size + 1)) / 2;
+    if (found.some((value) => value !== sum)) wrong.push(`length ${length}: ${found.find((v) => v !== sum)}`);
+    buffer.free();
+  }
+  await comm.synchronize();
+  memory.free();
+  return wrong;
+}
+
+/** The same as blockForEver in a stream of another library. */
+async function blockElsewhere(comm) {
+  const { functions } = cudaDriver().calls;
+  cudaDriver().device(comm.device).makeCurrent();
+  const stream = [0];
+  functions.cuStreamCreate(stream, 1);
+  return blockForEver(comm, stream[0]);
+}
+
 /** Waits for the last rank, which does not come, in a call of the driver that blocks the thread. */
-async function blockForEver(comm) {
+async function blockForEver(comm, stream = comm.stream) {
   const a = comm.alloc(Float32Array, 1000);
   const step = comm.prepare.allReduce(a, a);
   await step.ready;
@@ -54,9 +83,9 @@ async function blockForEver(comm) {
     report({ ready: process.pid });
     await new Promise((resolve) => setTimeout(resolve, 60_000));
   }
-  step.run();
+  step.run(stream);
   const begin = Date.now();
-  cudaDriver().calls.functions.cuStreamSynchronize(comm.stream);
+  cudaDriver().calls.functions.cuStreamSynchronize(stream);
   const ms = Date.now() - begin;
   try {
     await comm.synchronize();
@@ -150,7 +179,18 @@ const comm = await Communicator.fromEnv({
   device: cuda(Number(process.env.GPU ?? 0)),
   timeoutMs: Number(process.env.TIMEOUT_MS ?? 15_000),
 });
-const tasks = { compute, callForEver, leaveAlone, stayAway, allocateLate, ring, differ, blockForEver };
+const tasks = {
+  compute,
+  callForEver,
+  leaveAlone,
+  stayAway,
+  allocateLate,
+  ring,
+  differ,
+  blockForEver,
+  blockElsewhere,
+  virtual,
+};
 const begin = performance.now();
 const result = await tasks[task](comm);
 await comm.close();

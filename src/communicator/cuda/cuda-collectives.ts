@@ -8,7 +8,7 @@ import type { StreamHandle } from './launch-queue.js';
 export interface StreamOption {
   /**
    * Stream of another library (CUstream, cudaStream_t) to work in. The promise then settles as soon as the work is in
-   * the stream, and the result is there for what comes later in it. The stream must outlive the next call.
+   * the stream, and the result is there for what comes later in it. Its owner may destroy the stream at any time after that.
    */
   readonly stream?: StreamHandle;
 }
@@ -79,14 +79,14 @@ export abstract class CudaCollectiveCalls implements CudaCollectives<Promise<voi
     recv: DeviceBuffer<B>,
     options?: ReduceOptions & StreamOption,
   ): Promise<void> {
-    return this.callCollective('allReduce', [send as unknown as DeviceBuffer, recv, options]);
+    return this.callCollective('allReduce', [send, recv, options]);
   }
   reduce<B extends Buffer>(
     send: DeviceBuffer<B>,
     recv: DeviceBuffer<B> | null,
     options?: CallOptions & StreamOption,
   ): Promise<void> {
-    return this.callCollective('reduce', [send as unknown as DeviceBuffer, recv, options]);
+    return this.callCollective('reduce', [send, recv, options]);
   }
   broadcast(buffer: DeviceBuffer, options?: RootOptions & StreamOption): Promise<void>;
   broadcast<B extends Buffer>(
@@ -94,42 +94,42 @@ export abstract class CudaCollectiveCalls implements CudaCollectives<Promise<voi
     recv: DeviceBuffer<B>,
     options?: RootOptions & StreamOption,
   ): Promise<void>;
-  broadcast(...args: unknown[]): Promise<void> {
-    return this.callCollective('broadcast', args as CudaArguments);
+  broadcast(...args: CudaArguments): Promise<void> {
+    return this.callCollective('broadcast', args);
   }
   allGather<B extends Buffer>(
     send: DeviceBuffer<B>,
     recv: DeviceBuffer<B>,
     options?: CopyOptions & StreamOption,
   ): Promise<void> {
-    return this.callCollective('allGather', [send as unknown as DeviceBuffer, recv, options]);
+    return this.callCollective('allGather', [send, recv, options]);
   }
   reduceScatter<B extends Buffer>(
     send: DeviceBuffer<B>,
     recv: DeviceBuffer<B>,
     options?: ReduceOptions & StreamOption,
   ): Promise<void> {
-    return this.callCollective('reduceScatter', [send as unknown as DeviceBuffer, recv, options]);
+    return this.callCollective('reduceScatter', [send, recv, options]);
   }
   allToAll<B extends Buffer>(
     send: DeviceBuffer<B>,
     recv: DeviceBuffer<B>,
     options?: CopyOptions & StreamOption,
   ): Promise<void> {
-    return this.callCollective('allToAll', [send as unknown as DeviceBuffer, recv, options]);
+    return this.callCollective('allToAll', [send, recv, options]);
   }
   gather<B extends Buffer>(
     send: DeviceBuffer<B>,
     recv: DeviceBuffer<B> | null,
     options?: RootOptions & StreamOption,
   ): Promise<void> {
-    return this.callCollective('gather', [send as unknown as DeviceBuffer, recv, options]);
+    return this.callCollective('gather', [send, recv, options]);
   }
   scatter<B extends Buffer>(
     send: DeviceBuffer<B> | null,
     recv: DeviceBuffer<B>,
     options?: RootOptions & StreamOption,
   ): Promise<void> {
-    return this.callCollective('scatter', [send as unknown as DeviceBuffer | null, recv, options]);
+    return this.callCollective('scatter', [send, recv, options]);
   }
 }

@@ -34,7 +34,7 @@ import { KeptOperations } from './kept-operations.js';
 import { LaunchQueue } from './launch-queue.js';
 import { PreparedKernel } from './prepared-kernel.js';
 import { RecordedGraph, type Recording } from './recorded-graph.js';
-import { watchRank } from './watchdog.js';
+import { type Watch, watchRank } from './watchdog.js';
 
 /** How long kernels that were told to end are waited for, ms: far more than their waits between two looks. */
 const END_MS = 10_000;
@@ -52,7 +52,7 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
   readonly #gate = { open: true };
   readonly #checks: CudaCallChecks;
   readonly #messages: CudaMessages;
-  readonly #unwatch: () => Promise<void>;
+  readonly #watch: Watch;
   #closing: Promise<void> | undefined;
   /** Everything of this rank is done: what happens to the others is no trouble any more. */
   #leaving = false;
@@ -67,7 +67,9 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
       this.#completions.fail(error);
     });
     this.#completions = new Completions(team.device, timeoutMs, this.#failure, team.calls);
-    this.#queue = new LaunchQueue(team, this.#failure, this.#completions);
+    this.#queue = new LaunchQueue(team, this.#failure, this.#completions, (mark) =>
+      this.#watch.addEvent(mark),
+    );
     this.#memory = new CudaMemory(team, this.#queue, this.#failure, this.#completions, (buffer) =>
       this.#forgetBuffer(buffer),
     );
@@ -80,7 +82,7 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
       checkUsable: (what) => this.#checkUsable(what),
       recording: () => this.#recording,
     });
-    this.#unwatch = watchRank(team, this.#queue.stream.handle, timeoutMs);
+    this.#watch = watchRank(team, this.#queue.stream.handle, timeoutMs);
     team.onDeparture(() => {
       this.#gate.open = false;
     });
@@ -293,7 +295,7 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     const graceful = healthy && (await this.#team.farewell());
     if (healthy && !graceful) this.#failure.leave();
     if (!graceful) await this.#ended();
-    await this.#unwatch();
+    await this.#watch.stop();
     for (const prepared of [...this.#prepared]) prepared.releaseNow();
     this.#kept.clear();
     this.#memory.close();

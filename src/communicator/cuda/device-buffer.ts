@@ -124,7 +124,7 @@ export class DeviceBuffer<B extends Buffer = Buffer> implements Disposable {
 
   /** Gives the memory back, that of all views. For a wrapped pointer: it is not used any more, but stays. */
   free(): void {
-    this.#owner.takeBack(this as unknown as DeviceBuffer);
+    this.#owner.takeBack(this);
   }
 
   [Symbol.dispose](): void {

@@ -8,7 +8,7 @@
  * too.
  */
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
-import { Event, Stream } from '../../device/cuda/stream.js';
+import { Event, ForeignStream, Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { CallRecord } from './call-boards.js';
 import type { Completions } from './completions.js';
@@ -34,7 +34,8 @@ export class LaunchQueue {
   readonly #completions: Completions;
   /** The stream of calls that name none. */
   readonly stream: Stream;
-  readonly #foreign = new Map<number, Stream>();
+  readonly #foreign = new Map<number, ForeignStream>();
+  readonly #onForeign: (mark: number) => void;
   /** Where the last launch went. */
   #last: Stream;
   #bridge: Event | undefined;
@@ -43,10 +44,17 @@ export class LaunchQueue {
   /** While a graph is recorded: the stream that is captured. */
   #capturing = false;
 
-  constructor(team: CudaTeam, failure: CudaFailure, completions: Completions) {
+  /** `onForeign` is told of the mark in each stream of another library that is used. */
+  constructor(
+    team: CudaTeam,
+    failure: CudaFailure,
+    completions: Completions,
+    onForeign: (mark: number) => void = () => {},
+  ) {
     this.#team = team;
     this.#failure = failure;
     this.#completions = completions;
+    this.#onForeign = onForeign;
     this.stream = new Stream(team.device);
     this.#last = this.stream;
     this.#register(this.stream);
@@ -63,8 +71,8 @@ export class LaunchQueue {
     if (handle === undefined) return this.stream;
     const number = Number(handle);
     if (number === this.stream.handle) return this.stream;
-    let stream = this.#foreign.get(number);
-    if (stream !== undefined) return stream;
+    const known = this.#foreign.get(number);
+    if (known !== undefined) return known;
     const { device, rank } = this.#team;
     const context: [number] = [0];
     device.makeCurrent();
@@ -74,9 +82,10 @@ export class LaunchQueue {
         code === 0 ? `belongs to another GPU than ${device.label}` : 'is none that the driver knows';
       throw new TuttiError('invalidArgument', `stream ${String(handle)} ${what}`, { rank });
     }
-    stream = new Stream(device, number);
+    const stream = new ForeignStream(device, number);
     this.#foreign.set(number, stream);
     this.#register(stream);
+    this.#onForeign(stream.mark.handle);
     return stream;
   }
 
@@ -223,6 +232,7 @@ export class LaunchQueue {
     }
     this.#begin(work);
     this.#put(work, stream, stream !== this.stream);
+    if (stream instanceof ForeignStream) stream.marked();
   }
 
   /** Puts work into a stream that others may wait for: where that fails the communicator has failed, for all. */
@@ -243,10 +253,15 @@ export class LaunchQueue {
   /** Lets a stream wait for the last launch, which went into another one. */
   #follow(stream: Stream): void {
     // A recorded graph depends on nothing that happened before; whoever launches it sees to the order.
-    if (!this.#capturing && !stream.isCapturing && !this.#last.isCapturing) {
-      this.#bridge ??= new Event(this.#team.device);
-      this.#bridge.record(this.#last.handle);
-      stream.waitFor(this.#bridge);
+    if (!this.#capturing && !stream.isCapturing) {
+      const last = this.#last;
+      if (last instanceof ForeignStream) {
+        if (!last.wasCaptured) stream.waitFor(last.mark);
+      } else if (!last.isCapturing) {
+        this.#bridge ??= new Event(this.#team.device);
+        this.#bridge.record(last.handle);
+        stream.waitFor(this.#bridge);
+      }
     }
     this.#last = stream;
   }
@@ -276,7 +291,8 @@ export class LaunchQueue {
   /** Resolves when everything that was called for so far is done. */
   async drained(call: string): Promise<void> {
     await this.#turn;
-    await this.#completions.after(this.#last.handle, call);
+    if (this.#last !== this.stream) this.#follow(this.stream);
+    await this.#completions.after(this.stream.handle, call);
   }
 
   /** Whether nothing of this rank runs. Throws what went wrong on the GPU. */
@@ -288,6 +304,7 @@ export class LaunchQueue {
   close(): void {
     const streams = streamsOf.get(this.#team.device);
     for (const stream of [this.stream, ...this.#foreign.values()]) streams?.delete(stream);
+    for (const stream of this.#foreign.values()) stream.destroy();
     this.#bridge?.destroy();
     this.stream.destroy();
   }

@@ -7,8 +7,8 @@ import { areaLayout } from '../../collectives/gpu/area.js';
 import { STAGED } from '../../collectives/gpu/names.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { CHUNK_BYTES, DeviceHeap } from '../../device/cuda/device-heap.js';
-import { pointerFacts } from '../../device/cuda/device-memory.js';
 import type { CudaDriver } from '../../device/cuda/driver.js';
+import { isReachedBy } from '../../device/cuda/foreign-memory.js';
 import { createLocalControls } from '../local-control.js';
 import { boardHeap } from './board-heap.js';
 import { CallBoards, isBehind } from './call-boards.js';
@@ -104,8 +104,9 @@ export function createLocalCudaTeams(
       allocate: (bytes) => heap.allocate(bytes),
       free: (address) => heap.free(address),
       adopt: (address, bytes) => {
-        // Peers reach what cuMemAlloc made; memory of pools and of mappings has access rights of its own.
-        if (!spansDevices || pointerFacts(device, address, 'wrap').shareable) reachable.set(address, bytes);
+        // Peers reach what cuMemAlloc made; virtual memory has access rights of its own, that of pools is nobody else's.
+        if (!spansDevices || isReachedBy(device, address, bytes, new Set(devices)))
+          reachable.set(address, bytes);
       },
       release: (address) => {
         reachable.delete(address);

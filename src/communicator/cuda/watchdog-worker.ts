@@ -37,6 +37,8 @@ export interface WatchdogStart {
 
 export type ToWatchdog =
   | { readonly kind: 'add'; readonly id: number; readonly watched: Watched }
+  /** A mark in a stream of another library is behind work of the rank. */
+  | { readonly kind: 'event'; readonly id: number; readonly event: number }
   | { readonly kind: 'remove'; readonly id: number };
 
 type Probe = Pick<typeof import('./stream-probe.js'), 'areBusy'>;
@@ -44,6 +46,7 @@ type Probe = Pick<typeof import('./stream-probe.js'), 'areBusy'>;
 interface State {
   readonly watched: Watched;
   readonly i32: Int32Array;
+  readonly events: number[];
   beat: number;
   /** When the rank last showed a sign of life. */
   since: number;
@@ -63,9 +66,9 @@ function raise({ watched, i32 }: State, trouble: Trouble): void {
   }
 }
 
-function isBusy({ areBusy }: Probe, { context, streams }: Watched): boolean {
+function isBusy({ areBusy }: Probe, { watched: { context, streams }, events }: State): boolean {
   try {
-    return areBusy(context, streams);
+    return areBusy(context, streams, events);
   } catch {
     return false;
   }
@@ -84,7 +87,7 @@ function look(asks: Probe, state: State, now: number): void {
   const overdue = watched.timeoutMs > 0 && silent > watched.timeoutMs + LOOK_MS;
   if (dead === undefined && !overdue) return;
   state.settled = true;
-  if (!isBusy(asks, watched)) return;
+  if (!isBusy(asks, state)) return;
   raise(
     state,
     dead === undefined
@@ -97,7 +100,9 @@ port.on('message', (message: ToWatchdog) => {
   if (message.kind === 'add') {
     const { id, watched } = message;
     const i32 = new Int32Array(watched.heap);
-    states.set(id, { watched, i32, beat: 0, since: performance.now(), settled: false });
+    states.set(id, { watched, i32, events: [], beat: 0, since: performance.now(), settled: false });
+  } else if (message.kind === 'event') {
+    states.get(message.id)?.events.push(message.event);
   } else {
     states.delete(message.id);
     port.postMessage(message.id);

@@ -2,7 +2,7 @@
  * Keeps the time limit of ranks on GPUs, and notices that peers die, while their event loop is blocked: a thread of its
  * own looks after them (watchdog-worker.ts). One per process, from the first rank on; it keeps no process alive.
  *
- * It knows the stream of calls that name none only: streams of other libraries may be gone at any time.
+ * Streams of other libraries may be gone at any time; there it knows marks behind the work of the rank.
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { CudaTeam } from './cuda-team.js';
@@ -14,6 +14,13 @@ const HEAP_LIMITS = { maxYoungGenerationSizeMb: 2, maxOldGenerationSizeMb: 32, s
 const PROBE = new URL('./stream-probe.js', import.meta.url).href;
 
 let shared: Watchdog | undefined;
+
+/** A rank that is looked after. */
+export interface Watch {
+  /** A mark (the handle of an event) is behind work of the rank in another stream from now on. */
+  addEvent(event: number): void;
+  stop(): Promise<void>;
+}
 
 export class Watchdog {
   readonly #port: MessagePort;
@@ -59,17 +66,20 @@ export class Watchdog {
     if (this.#leaving.size === 0) this.#port.unref();
   }
 
-  /** Looks after a rank until the returned function is called; when that resolves, its stream may go. */
-  watch(watched: Watched): () => Promise<void> {
+  /** Looks after a rank until `stop` is called; when that resolves, its stream and marks may go. */
+  watch(watched: Watched): Watch {
     const id = this.#next++;
     this.#send({ kind: 'add', id, watched });
-    return async () => {
-      if (this.#gone) return;
-      this.#port.ref();
-      await new Promise<void>((resolve) => {
-        this.#leaving.set(id, resolve);
-        this.#send({ kind: 'remove', id });
-      });
+    return {
+      addEvent: (event) => this.#send({ kind: 'event', id, event }),
+      stop: async () => {
+        if (this.#gone) return;
+        this.#port.ref();
+        await new Promise<void>((resolve) => {
+          this.#leaving.set(id, resolve);
+          this.#send({ kind: 'remove', id });
+        });
+      },
     };
   }
 
@@ -83,10 +93,10 @@ export class Watchdog {
   }
 }
 
-/** Has somebody look after a rank while its event loop is blocked; returns what ends that. */
-export function watchRank(team: CudaTeam, stream: number, timeoutMs: number): () => Promise<void> {
+/** Has somebody look after a rank while its event loop is blocked. */
+export function watchRank(team: CudaTeam, stream: number, timeoutMs: number): Watch {
   const { rank, size, host, calls, processes, device } = team;
-  if (size === 1) return async () => {};
+  if (size === 1) return { addEvent: () => {}, stop: async () => {} };
   const { own: board, all: boards } = calls.addresses;
   const peers = processes.flatMap((process, peer) =>
     process === undefined ? [] : [{ rank: peer, process }],

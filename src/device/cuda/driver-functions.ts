@@ -43,6 +43,8 @@ export interface DriverFunctions {
   cuMemsetD8Async(to: number, value: number, bytes: number, stream: number): number;
   cuMemGetAddressRange(base: Out, bytes: Out, address: number): number;
   cuPointerGetAttribute(value: Out, attribute: number, address: number): number;
+  /** `location` is a CUmemLocation: type and number. */
+  cuMemGetAccess(flags: Out, location: Int32Array, address: number): number;
   cuIpcGetMemHandle(handle: Uint8Array, address: number): number;
   cuIpcOpenMemHandle(address: Out, handle: { bytes: Uint8Array }, flags: number): number;
   cuIpcCloseMemHandle(address: number): number;
@@ -154,6 +156,7 @@ export const DECLARATIONS: Readonly<Record<keyof DriverFunctions, string>> = {
     'int cuMemGetAddressRange_v2(_Out_ uintptr_t *base, _Out_ size_t *bytes, uintptr_t address)',
   cuPointerGetAttribute:
     'int cuPointerGetAttribute(_Inout_ uint64_t *value, int attribute, uintptr_t address)',
+  cuMemGetAccess: 'int cuMemGetAccess(_Inout_ uint64_t *flags, const void *location, uintptr_t address)',
   cuIpcGetMemHandle: 'int cuIpcGetMemHandle(void *handle, uintptr_t address)',
   cuIpcOpenMemHandle:
     'int cuIpcOpenMemHandle_v2(_Out_ uintptr_t *address, CUipcMemHandle handle, uint32_t flags)',

@@ -14,7 +14,7 @@ export class Stream {
   readonly #owned: boolean;
   #gone = false;
 
-  /** A new stream, or with `handle` a foreign one, which is never destroyed here. */
+  /** A new stream, or with `handle` another one, which is never destroyed here. */
   constructor(device: CudaDevice, handle?: number) {
     const { calls } = device;
     this.device = device;
@@ -109,6 +109,37 @@ export class Stream {
     this.#gone = true;
     this.device.makeCurrent();
     this.device.calls.functions.cuStreamDestroy(this.handle);
+  }
+}
+
+/**
+ * A stream of another library, which may destroy it at any time: what has been put into it here is known by a mark behind
+ * that, which is our own. Its handle is used only while somebody puts work into it.
+ */
+export class ForeignStream extends Stream {
+  /** Behind the last work of ours. */
+  readonly mark: Event;
+  /** The last work of ours has become a part of somebody's graph. */
+  wasCaptured = false;
+
+  constructor(device: CudaDevice, handle: number) {
+    super(device, handle);
+    this.mark = new Event(device);
+  }
+
+  /** Work of ours was put into it. */
+  marked(): void {
+    this.wasCaptured = this.isCapturing;
+    if (!this.wasCaptured) this.mark.record(this.handle);
+  }
+
+  /** Whether our work in it is done. */
+  override get isIdle(): boolean {
+    return this.mark.isDone;
+  }
+
+  override destroy(): void {
+    this.mark.destroy();
   }
 }
 

@@ -1,8 +1,11 @@
 /** Bad input and faults of communicators on GPUs: clear errors, nobody hangs, everything is given back. */
 import { describe, expect, it } from 'vitest';
+import { STAGED } from '#src/collectives/gpu/names.js';
 import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
 import type { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
 import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
+import type { DeviceBuffer } from '#src/communicator/cuda/device-buffer.js';
+import { createLocalCudaTeams } from '#src/communicator/cuda/local-cuda-team.js';
 import { CUDA } from '#src/device/cuda/cuda-error.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
 import { TuttiError } from '#src/errors/tutti-error.js';
@@ -256,6 +259,69 @@ describe('streams of other libraries', () => {
     await Promise.all(comms.map((comm) => comm.close()));
     for (const stream of streams) driver.cuStreamDestroy(stream);
     expect(driver.leaks).toEqual([]);
+  });
+});
+
+describe('a stream of another library', () => {
+  it('may be destroyed as soon as a call is in it', async () => {
+    const { comms, driver } = await fakeGpus([0, 0]);
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 50));
+    await Promise.all(buffers.map((buffer) => buffer.copyFrom(new Int32Array(50).fill(1))));
+    for (let k = 0; k < 3; k++) {
+      const streams = comms.map(() => {
+        const stream: [number] = [0];
+        driver.cuStreamCreate(stream);
+        return stream[0];
+      });
+      const reduce = (options = {}) =>
+        Promise.all(comms.map((comm, i) => comm.allReduce(buffers[i]!, buffers[i]!, options)));
+      await Promise.all(
+        comms.map((comm, i) => comm.allReduce(buffers[i]!, buffers[i]!, { stream: streams[i]! })),
+      );
+      for (const stream of streams) driver.cuStreamDestroy(stream);
+      // The next call waits for that one, and whoever waits for all of them does.
+      if (k > 0) await reduce();
+      await Promise.all(comms.map((comm) => comm.synchronize()));
+    }
+    expect([...(await buffers[1]!.read())]).toEqual(new Array(50).fill(32));
+    await Promise.all(comms.map((comm) => comm.close()));
+    expect(driver.leaks).toEqual([]);
+  });
+});
+
+describe('virtual memory of another library', () => {
+  it('works in as many pieces as it was mapped in, and not beyond them', async () => {
+    const { comms, driver, cudaDriver } = await fakeGpus([0, 1]);
+    const arrays = comms.map((comm, rank) => {
+      cudaDriver.device(rank).makeCurrent();
+      const address = driver.virtualMemory(2, 2048, rank === 0 ? [0, 1] : [1]);
+      expect(() => comm.wrap(address, Float32Array, 1025)).toThrow(
+        '4100 bytes at the pointer are more than the 4096',
+      );
+      return comm.wrap(address, Float32Array, 1000);
+    });
+    for (const [rank, array] of arrays.entries()) await array.copyFrom(new Float32Array(1000).fill(rank + 1));
+    const recvs = comms.map((comm) => comm.alloc(Float32Array, 1000));
+    await Promise.all(comms.map((comm, rank) => comm.allReduce(arrays[rank]!, recvs[rank]!)));
+    for (const recv of recvs) expect([...(await recv.read())]).toEqual(new Array(1000).fill(3));
+  });
+
+  it('is read and written by peers where all of them may, and copied on the way otherwise', async () => {
+    const driver = new FakeDriver({ gpus: 2, ranks: 2 });
+    const cudaDriver = new CudaDriver(driver);
+    const devices = [0, 1].map((index) => cudaDriver.device(index));
+    const programs = fakePrograms(driver);
+    const teams = createLocalCudaTeams(cudaDriver, devices, { timeoutMs: 1000, programs });
+    const [team] = teams;
+    devices[0]!.makeCurrent();
+    for (const accessible of [[0, 1], [0]]) {
+      const address = driver.virtualMemory(3, 64, accessible);
+      team!.adopt(address, 160);
+      const allocation = { address, bytes: 160, foreign: true, freed: false };
+      const name = team!.nameOf({ allocation } as DeviceBuffer, address + 64);
+      expect(name).toBe(accessible.length === 2 ? address + 64 : STAGED);
+    }
+    await Promise.all(teams.map((one) => one.close(true)));
   });
 });
 

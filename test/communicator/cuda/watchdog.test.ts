@@ -14,8 +14,8 @@ function block(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
-/** A probe that takes the stream's number for the answer. */
-const PROBE = `data:text/javascript,export const areBusy = (_, streams) => streams.some((stream) => stream === 1);`;
+/** A probe that takes the numbers of streams and events for the answer. */
+const PROBE = `data:text/javascript,export const areBusy = (_, streams, events) => [...streams, ...events].includes(1);`;
 const dog = new Watchdog(PROBE);
 afterAll(() => dog.close());
 
@@ -25,13 +25,19 @@ interface Rank {
   readonly other: CallBoards;
 }
 
-async function rank(options: { busy: boolean; timeoutMs: number; peer?: ProcessIdentity }): Promise<Rank> {
+async function rank(options: {
+  busy: boolean;
+  /** Busy in a stream of another library. */
+  busyElsewhere?: boolean;
+  timeoutMs: number;
+  peer?: ProcessIdentity;
+}): Promise<Rank> {
   const host = new HostDevice({ heapBytes: 8 << 20 });
   const boards = [allocateBoard(host), allocateBoard(host)];
   const calls = new CallBoards(host, 0, boards);
   const { own: board, all } = calls.addresses;
-  const { busy, timeoutMs, peer } = options;
-  const stop = dog.watch({
+  const { busy, busyElsewhere, timeoutMs, peer } = options;
+  const watch = dog.watch({
     rank: 0,
     heap: host.buffer,
     board,
@@ -41,8 +47,9 @@ async function rank(options: { busy: boolean; timeoutMs: number; peer?: ProcessI
     streams: [busy ? 1 : 0],
     peers: peer === undefined ? [] : [{ rank: 1, process: peer }],
   });
+  if (busyElsewhere !== undefined) watch.addEvent(busyElsewhere ? 1 : 0);
   onTestFinished(async () => {
-    await stop();
+    await watch.stop();
     await host.close();
   });
   // The thread has heard of it.
@@ -79,6 +86,17 @@ describe('a rank whose event loop is blocked', () => {
     block(1000);
     expect(calls.trouble).toEqual({ kind: 'peerDied', culprit: 1 });
     expect(other.trouble).toEqual({ kind: 'peerDied', culprit: 1 });
+  });
+
+  it('is told so too when it waits in a stream of another library', async () => {
+    const elsewhere = { busy: false, timeoutMs: 60_000, peer: await deadProcess() };
+    const waiting = await rank({ ...elsewhere, busyElsewhere: true });
+    const done = await rank({ ...elsewhere, busyElsewhere: false });
+    waiting.calls.beat(true);
+    done.calls.beat(true);
+    block(1000);
+    expect(waiting.calls.trouble).toEqual({ kind: 'peerDied', culprit: 1 });
+    expect(done.calls.trouble).toBeUndefined();
   });
 
   it('is left alone while its GPU is idle, it has no work there, or peers live', async () => {

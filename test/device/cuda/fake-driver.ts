@@ -61,6 +61,8 @@ interface Allocation {
   readonly device: number;
   readonly host: boolean;
   readonly name: string;
+  /** Of virtual memory: the GPUs that may access it. */
+  readonly accessible?: readonly number[];
 }
 
 /** Start of a context's handle; the device's index is added. */
@@ -120,6 +122,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     registered: new Map<number, Registered>(),
   };
   readonly #options: Required<FakeDriverOptions>;
+  /** Streams that were destroyed before their work was done: it goes on. */
+  readonly #orphans = new Set<FakeStream>();
   readonly #arrays = new Map<ArrayBufferLike, number>();
   readonly #functions = new Map<number, string>();
   /** Ranks by their abort words. */
@@ -377,10 +381,33 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   cuPointerGetAttribute(value: Out, attribute: number, address: number): number {
     const found = this.#find(address);
     if (found === undefined) return CUDA.invalidValue;
-    const [base, { host, device, bytes }] = found;
-    const known: Record<number, number> = { 2: host ? 1 : 2, 9: device, 11: base, 12: bytes, 13: 1 };
+    const [base, { host, device, bytes, accessible }] = found;
+    const known: Record<number, number> = {
+      2: host ? 1 : 2,
+      9: device,
+      11: base,
+      12: bytes,
+      13: accessible === undefined ? 1 : 0,
+    };
     value[0] = known[attribute] ?? 0;
     return CUDA.success;
+  }
+  cuMemGetAccess(flags: Out, location: Int32Array, address: number): number {
+    const accessible = this.#find(address)?.[1].accessible;
+    if (location[0] !== 1 || accessible === undefined) return CUDA.invalidValue;
+    flags[0] = accessible.includes(location[1]!) ? 3 : 0;
+    return this.#result('cuMemGetAccess');
+  }
+  /** Virtual memory of the current GPU, as another library makes it: mapped in pieces, for some GPUs. */
+  virtualMemory(pieces: number, pieceBytes: number, accessible: readonly number[]): number {
+    const device = this.#device;
+    const name = `virtual memory of GPU ${device}`;
+    const address = this.machine.region(name, pieces * pieceBytes, device, { zeroed: true });
+    for (let piece = 0; piece < pieces; piece++) {
+      const facts = { bytes: pieceBytes, device, host: false, name, accessible };
+      this.live.memory.set(address + piece * pieceBytes, facts);
+    }
+    return address;
   }
   cuMemcpyHtoDAsync(to: number, from: ArrayBufferView, bytes: number, stream: number): number {
     // The driver takes a copy of pageable memory.
@@ -435,13 +462,17 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     });
   }
 
+  get #streams(): FakeStream[] {
+    return [...this.live.streams.values(), ...this.#orphans];
+  }
+
   /** Does what can be done. */
   pump(): void {
     if (this.#queries++ < this.#options.delay) return;
     this.#queries = 0;
     for (let moved = true; moved; ) {
       moved = false;
-      for (const { queue } of this.live.streams.values()) {
+      for (const { queue } of this.#streams) {
         while (queue.length > 0 && !isKernel(queue[0]!) && queue[0]!()) {
           queue.shift();
           moved = true;
@@ -452,7 +483,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   }
 
   #runKernels(): boolean {
-    const heads = [...this.live.streams.values()].filter(({ queue }) => queue[0] && isKernel(queue[0]));
+    const heads = this.#streams.filter(({ queue }) => queue[0] && isKernel(queue[0]));
     const kernels = heads.map(({ queue }) => queue[0] as Kernel);
     const aborted = (kernel: Kernel) => this.#hostWord(kernel.abort) !== 0;
     if (new Set(kernels.map(({ rank }) => rank)).size === this.#options.ranks && !kernels.some(aborted)) {
@@ -494,6 +525,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return CUDA.success;
   }
   cuStreamDestroy(stream: number): number {
+    const found = this.live.streams.get(stream);
+    if (found !== undefined && found.queue.length > 0) this.#orphans.add(found);
     return this.live.streams.delete(stream) ? CUDA.success : CUDA.invalidValue;
   }
   cuStreamQuery(stream: number): number {
