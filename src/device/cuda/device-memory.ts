@@ -184,7 +184,7 @@ const ATTRIBUTE = {
   deviceOrdinal: 9,
   rangeStart: 11,
   rangeBytes: 12,
-  ipcCapable: 13,
+  ipcCapable: 10,
 } as const;
 const MEMORY_DEVICE = 2;
 

@@ -290,8 +290,11 @@ describe('a stream of another library', () => {
 });
 
 describe('virtual memory of another library', () => {
-  it('works in as many pieces as it was mapped in, and not beyond them', async () => {
-    const { comms, driver, cudaDriver } = await fakeGpus([0, 1]);
+  it.each([
+    ['one process', fakeGpus],
+    ['processes', fakeProcesses],
+  ])('works in as many pieces as it was mapped in, and not beyond them, in %s', async (_, make) => {
+    const { comms, driver, cudaDriver } = await make([0, 1]);
     const arrays = comms.map((comm, rank) => {
       cudaDriver.device(rank).makeCurrent();
       const address = driver.virtualMemory(2, 2048, rank === 0 ? [0, 1] : [1]);

@@ -387,7 +387,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
       9: device,
       11: base,
       12: bytes,
-      13: accessible === undefined ? 1 : 0,
+      10: accessible === undefined ? 1 : 0,
+      13: 1,
     };
     value[0] = known[attribute] ?? 0;
     return CUDA.success;
@@ -430,6 +431,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     );
   }
   cuIpcGetMemHandle(handle: Uint8Array, address: number): number {
+    if (this.#find(address)?.[1].accessible !== undefined) return CUDA.invalidValue;
     new DataView(handle.buffer).setFloat64(0, address);
     return this.#inContext('cuIpcGetMemHandle');
   }
