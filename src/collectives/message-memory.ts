@@ -83,13 +83,16 @@ export const Slot = struct('Slot', {
   total: 'u64',
   /** Bytes of this fragment. They are in the slot where they fit there. */
   bytes: 'u64',
-  /** Else: offset in the sender's segment. */
+  /** Else: offset in the sender's segment, or an address in the sender's process. */
   source: 'u64',
 });
 
 /** Behind the header of a fragment whose bytes are not in the slot: how both ends copy it together. */
 export const SharedCopy = struct('SharedCopy', {
-  header: array('u8', 64),
+  header: array('u8', 32),
+  /** 1 where the source is an address in the sender's process: the receiver copies alone then. */
+  isForeign: 'u32',
+  gap: array('u8', 28),
   /** Offset in the receiver's segment. */
   target: 'u64',
   /** Number of the fragment, once the target is there. */

@@ -8,6 +8,8 @@
  * - Of a larger fragment the sender publishes where it is. When the receiver has come, it says where the bytes belong,
  *   and both copy chunks, whoever is free: a root that gathers is helped by those that send, and has its own hands
  *   full otherwise.
+ * - Arrays outside of the heap are not reached by programs. A sender says where in its process they are, and a receiver
+ *   has the thread that runs it copy (CopyRequest); the sender waits.
  * - Where ranks do not reach each other's buffers, a message goes through the slots, fragment by fragment.
  *
  * A rank may offer less than a whole message at a time (arrays that move through staging in pieces): the sender then
@@ -18,13 +20,31 @@
 
 import { type KernelBuilder, kernel, type Value } from '../kernel/builder.js';
 import type { Program, Traits } from '../kernel/ir.js';
-import { struct } from '../kernel/layout.js';
+import { array, struct } from '../kernel/layout.js';
 import { POOL_STATE } from './connected-work.js';
 import { CREDIT_BATCH, Inbox, MESSAGE_SLOTS, Outbox, SharedCopy, Slot } from './message-memory.js';
 import { reduceCopy } from './reduce-copy.js';
 
 /** Status of a program that got a message other than the one that was due; `fault` of the inbox tells where. */
 export const STATUS_WRONG_MESSAGE = 17;
+
+/** Status of a program for which memory could not be read; the state of the request tells of which block. */
+export const STATUS_NOT_READ = 18;
+
+/** A copy that the thread which runs the program is asked for; as device/host/copy-requests.ts has it. */
+export const CopyRequest = struct('CopyRequest', {
+  /** COPY_STATE. */
+  state: 'u32',
+  /** Process whose memory the source is; 0 for the own one. */
+  process: 'u32',
+  target: 'u64',
+  targetBytes: 'u64',
+  source: 'u64',
+  sourceBytes: 'u64',
+  gap: array('u8', 24),
+});
+
+export const COPY_STATE = { none: 0, asked: 1, done: 2, failed: 3 } as const;
 
 /** Up to so many bytes packets of our own are faster than a call to the engine's memory copy. */
 const PACKET_COPY_BYTES = 256;
@@ -53,6 +73,10 @@ export const MessageWork = struct('MessageWork', {
   blocks: 'ptr',
   /** Own segment: what offsets that others get are counted from. */
   segment: 'ptr',
+  /** CopyRequest per block. */
+  requests: 'ptr',
+  /** Address in the process of the heap's first byte. */
+  base: 'u64',
   /** Byte offset of the word in every control block that says where the rank's pool is. */
   poolWord: 'u32',
   /** 1 where ranks reach each other's buffers. */
@@ -74,6 +98,8 @@ export const MessageBlock = struct('MessageBlock', {
   peerControl: 'ptr',
   peerSegment: 'ptr',
   peerDoorbell: 'ptr',
+  /** Process of the peer. */
+  process: 'u32',
   /** Own Outbox to the peer, or Inbox from it. */
   own: 'ptr',
   /** Offset in the peer's pool of its Inbox or Outbox for this rank. */
@@ -85,6 +111,9 @@ export const MessagePart = struct('MessagePart', {
   address: 'ptr',
   /** Of copies: where to. */
   target: 'ptr',
+  /** Addresses in the process instead of these, for arrays outside of the heap; else 0. */
+  outside: 'u64',
+  outsideTarget: 'u64',
   bytes: 'u64',
   /** Bytes of the whole message. */
   total: 'u64',
@@ -129,7 +158,19 @@ class MessageProgram {
     k.if(kind.eq(MESSAGE_BLOCKS.copy), () => {
       this.#parts((part) => {
         const bytes = k.field(part, MessagePart, 'bytes');
-        k.copy(k.field(part, MessagePart, 'target'), k.field(part, MessagePart, 'address'), bytes);
+        const target = k.field(part, MessagePart, 'target');
+        const address = k.field(part, MessagePart, 'address');
+        const [from, to] = (['outside', 'outsideTarget'] as const).map((name) =>
+          k.field(part, MessagePart, name),
+        ) as [Value<'u64'>, Value<'u64'>];
+        k.if(
+          from.or(to).ne(0),
+          () => {
+            const source = k.select(from.ne(0), from, this.#process(address));
+            this.#request(k.u32(0), source, k.select(to.ne(0), to, this.#process(target)), bytes);
+          },
+          () => k.copy(target, address, bytes),
+        );
       });
       k.return();
     });
@@ -145,6 +186,26 @@ class MessageProgram {
     const first = k.field(this.#block, MessageBlock, 'firstPart');
     const end = first.offset(k.field(this.#block, MessageBlock, 'parts').mul(MessagePart.size));
     k.for(first, end, MessagePart.size, body);
+  }
+
+  /** Address in the process of an address of the heap. */
+  #process(address: Value<'ptr'>): Value<'u64'> {
+    return this.#k.field(this.#work, MessageWork, 'base').add(address.cast('u64'));
+  }
+
+  /** Has the thread copy between addresses of processes, and waits for it. Ends the program where that fails. */
+  #request(process: Value<'u32'>, from: Value<'u64'>, to: Value<'u64'>, bytes: Value<'u64'>): void {
+    const k = this.#k;
+    const request = k.field(this.#work, MessageWork, 'requests').offset(k.blockIndex.mul(CopyRequest.size));
+    k.setField(request, CopyRequest, 'process', process);
+    k.setField(request, CopyRequest, 'target', to);
+    k.setField(request, CopyRequest, 'targetBytes', bytes);
+    k.setField(request, CopyRequest, 'source', from);
+    k.setField(request, CopyRequest, 'sourceBytes', bytes);
+    k.setField(request, CopyRequest, 'state', COPY_STATE.asked, { order: 'release' });
+    const state = () => k.field(request, CopyRequest, 'state', 0, { order: 'acquire' });
+    k.wait(() => state().ne(COPY_STATE.asked));
+    k.if(state().eq(COPY_STATE.failed), () => k.return(STATUS_NOT_READ));
   }
 
   /** What the peer has for this rank, once it has announced its pool. */
@@ -194,13 +255,18 @@ class MessageProgram {
     const publish = (slot: Value<'ptr'>, number: Value<'u32'>) => {
       k.setField(slot, Slot, 'number', number, { order: 'release' });
       // Also read by whoever carries the fragment, where ranks do not share memory.
-      k.setField(own, Outbox, 'sent', number, { order: 'release' });
+      k.if(
+        isDirect,
+        () => k.setField(own, Outbox, 'sent', number),
+        () => k.setField(own, Outbox, 'sent', number, { order: 'release' }),
+      );
       sent.set(number);
       this.#wake();
     };
 
     this.#parts((part) => {
       const address = k.field(part, MessagePart, 'address');
+      const outside = k.field(part, MessagePart, 'outside');
       const bytes = k.field(part, MessagePart, 'bytes');
       const done = k.variable('u64', 0);
       k.loop((loop) => {
@@ -222,7 +288,9 @@ class MessageProgram {
           () => {
             const segment = k.field(this.#work, MessageWork, 'segment').cast('u64');
             k.setField(slot, Slot, 'bytes', rest);
-            k.setField(slot, Slot, 'source', from.cast('u64').sub(segment));
+            const isForeign = outside.ne(0);
+            k.setField(slot, Slot, 'source', k.select(isForeign, outside, from.cast('u64').sub(segment)));
+            k.setField(slot, SharedCopy, 'isForeign', isForeign.cast('u32'));
             // What earlier bytes have left there must not look like an answer.
             k.setField(slot, SharedCopy, 'accepted', number.sub(1));
             k.setField(slot, SharedCopy, 'claimed', 0);
@@ -286,6 +354,7 @@ class MessageProgram {
 
     this.#parts((part) => {
       const address = k.field(part, MessagePart, 'address');
+      const outside = k.field(part, MessagePart, 'outside');
       const bytes = k.field(part, MessagePart, 'bytes');
       const total = k.field(part, MessagePart, 'total');
       const purpose = k.field(part, MessagePart, 'purpose');
@@ -309,26 +378,41 @@ class MessageProgram {
         const skip = taken.value;
         const moved = size.sub(skip).min(bytes.sub(at));
         const to = address.offset(at);
+        const isHere = size.le(slotBytes);
+        const inSlot = slot.offset(skip).offset(Slot.size);
+        const isForeign = isHere.not().and(k.field(slot, SharedCopy, 'isForeign').ne(0));
+        const source = k.field(slot, Slot, 'source').add(skip);
+        const from = k.field(this.#block, MessageBlock, 'peerSegment').offset(source);
         k.if(
-          size.le(slotBytes),
-          () => copyBytes(k, to, slot.offset(skip).offset(Slot.size), moved),
+          outside.ne(0).or(isForeign),
           () => {
-            const from = k
-              .field(this.#block, MessageBlock, 'peerSegment')
-              .offset(k.field(slot, Slot, 'source'))
-              .offset(skip);
-            k.if(
-              moved.eq(size),
-              () => {
-                const segment = k.field(this.#work, MessageWork, 'segment').cast('u64');
-                k.setField(slot, SharedCopy, 'target', to.cast('u64').sub(segment));
-                k.setField(slot, SharedCopy, 'accepted', number, { order: 'release' });
-                this.#wake();
-                this.#copyTogether(slot, to, from, size);
-              },
-              () => k.copy(to, from, moved),
+            const process = k.field(this.#block, MessageBlock, 'process');
+            const mapped = this.#process(k.select(isHere, inSlot, from));
+            this.#request(
+              k.select(isForeign, process, 0),
+              k.select(isForeign, source, mapped),
+              k.select(outside.ne(0), outside.add(at), this.#process(to)),
+              moved,
             );
           },
+          () =>
+            k.if(
+              isHere,
+              () => copyBytes(k, to, inSlot, moved),
+              () => {
+                k.if(
+                  moved.eq(size),
+                  () => {
+                    const segment = k.field(this.#work, MessageWork, 'segment').cast('u64');
+                    k.setField(slot, SharedCopy, 'target', to.cast('u64').sub(segment));
+                    k.setField(slot, SharedCopy, 'accepted', number, { order: 'release' });
+                    this.#wake();
+                    this.#copyTogether(slot, to, from, size);
+                  },
+                  () => k.copy(to, from, moved),
+                );
+              },
+            ),
         );
         done.set(at.add(moved));
         k.if(
@@ -337,7 +421,7 @@ class MessageProgram {
             taken.set(0);
             received.set(number);
             k.setField(own, Inbox, 'taken', 0);
-            k.setField(own, Inbox, 'received', number, { order: 'release' });
+            k.setField(own, Inbox, 'received', number);
             k.if(size.gt(slotBytes).or(number.and(CREDIT_BATCH - 1).eq(0)), () => {
               k.setField(outbox, Outbox, 'credit', number, { order: 'release' });
               this.#wake();

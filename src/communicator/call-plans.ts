@@ -58,7 +58,8 @@ export class CallPlans {
       return { name, arrays, work: null, alone, explanation: ONE_RANK };
     }
     const work = this.named(name, () => new MessageBatch(this.#context, messages, form, call));
-    return { name, arrays, work, alone, explanation: work.explanation };
+    const background = () => this.named(name, () => new MessageBatch(this.#context, messages, 'whole', call));
+    return { name, arrays, work, alone, explanation: work.explanation, background };
   }
 
   /** Has an error say which call it was. */

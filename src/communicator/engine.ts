@@ -64,13 +64,14 @@ export class Engine {
     blocks: number,
     frames = 0,
     frameBytes = 0,
+    requests = 0,
   ): RunFailure | undefined {
     if (this.#succeeded !== this.#lastCommand) {
       // What runs after a failure would be taken by other ranks for what has failed.
       const failure = this.#finishQueued(this.#executor!);
       if (failure !== undefined) return failure;
     }
-    return this.runNow(program, descriptor, blocks, frames, frameBytes);
+    return this.runNow(program, descriptor, blocks, frames, frameBytes, requests);
   }
 
   /** The same where the caller knows that nothing is queued; see runBlocks for `whenSlow`. */
@@ -80,6 +81,7 @@ export class Engine {
     blocks: number,
     frames = 0,
     frameBytes = 0,
+    requests = 0,
     whenSlow?: () => void,
   ): RunFailure | undefined {
     const waiter = this.#waiter ?? this.#inlineWaiter;
@@ -87,9 +89,9 @@ export class Engine {
     let status = STATUS.done as number;
     if (frames !== 0) {
       const { device, area } = this.#team;
-      const launch = { descriptor, blocks, doorbell: area, frames, frameBytes };
+      const launch = { descriptor, blocks, doorbell: area, frames, frameBytes, requests };
       try {
-        status = runBlocks(program, launch, device.i32, waiter.imports.relax, whenSlow);
+        status = runBlocks(program, launch, device, waiter.imports.relax, whenSlow);
       } finally {
         waiter.end();
       }
@@ -120,6 +122,7 @@ export class Engine {
     blocks: number,
     frames = 0,
     frameBytes = 0,
+    requests = 0,
   ): Promise<RunFailure | undefined> {
     const executor = this.#start();
     const key = hostProgramKey(request);
@@ -130,7 +133,7 @@ export class Engine {
     }
     const { area } = this.#team;
     const limit = this.#timeoutMs;
-    const command = executor.submit(module, 0, descriptor, blocks, limit, area, frames, frameBytes);
+    const command = executor.submit(module, 0, descriptor, blocks, limit, area, frames, frameBytes, requests);
     this.#lastCommand = command;
     const status = await executor.done(command);
     if (status !== STATUS.done) return { status, reason: executor.reason(command) };

@@ -81,8 +81,14 @@ export class MessagePool {
       pool,
       poolWord: POOL_WORD,
       direct: true,
+      base: device.baseAddress,
       indexAt: () => rank,
-      peer: (peer) => ({ control: areas[peer]!, segment: segments[peer]!, doorbell: areas[peer]! }),
+      peer: (peer) => ({
+        control: areas[peer]!,
+        segment: segments[peer]!,
+        doorbell: areas[peer]!,
+        process: this.#team.processes?.[peer] ?? 0,
+      }),
     };
   }
 
@@ -120,10 +126,11 @@ export class MessagePool {
       pool,
       poolWord: POOL_WORD,
       direct: false,
+      base: device.baseAddress,
       indexAt: (peer) => peer,
       peer: (peer) => {
         if (!known.has(peer)) join(peer);
-        return { control, segment: device.segmentBase, doorbell: team.carrier ?? 0 };
+        return { control, segment: device.segmentBase, doorbell: team.carrier ?? 0, process: 0 };
       },
     };
   }

@@ -102,11 +102,11 @@ export class OperationQueue {
   run(operation: QueuedWork, program: WasmFunction): void {
     if (this.#underWay.size > 0) this.#checkApart(operation);
     if (this.#comparison.applies(operation)) this.#comparison.now(operation);
-    const { pieces, descriptor, blocks, frames, frameBytes } = operation;
+    const { pieces, descriptor, blocks, frames, frameBytes, requests } = operation;
     for (let piece = 0; piece < pieces; piece++) {
       this.copyIn(operation, piece);
       if (piece === 0) this.#announce(operation);
-      const failure = this.#engine.run(program, descriptor, blocks, frames, frameBytes);
+      const failure = this.#engine.run(program, descriptor, blocks, frames, frameBytes, requests);
       if (failure !== undefined) throw this.#fail(operation, failure);
       this.copyOut(operation, piece);
     }
@@ -171,11 +171,11 @@ export class OperationQueue {
     this.#failure.check();
     this.copyIn(operation, piece);
     if (piece === 0) this.#announce(operation);
-    const { program, descriptor, blocks, frames, frameBytes } = operation;
+    const { program, descriptor, blocks, frames, frameBytes, requests } = operation;
     // The executor gives up what is behind a comparison that fails.
     const compares = piece === 0 && operation.comparison !== 0;
     const compared = compares ? this.#comparison.inQueue(operation) : undefined;
-    const run = this.#engine.queue(program, descriptor, blocks, frames, frameBytes);
+    const run = this.#engine.queue(program, descriptor, blocks, frames, frameBytes, requests);
     const [failure] = await Promise.all([run, compared]).catch((error) => {
       throw this.#abandon(operation, error);
     });

@@ -393,6 +393,8 @@ export class Operation implements QueuedWork {
   }
 
   readonly onlyMessages = false;
+  readonly requests = 0;
+  readonly reachesArrays = false;
 
   get isComparable(): boolean {
     return !isDirect(this.request.algorithm);

@@ -36,8 +36,13 @@ export class OutsideArray {
     this.#address = hasAddress ? (libc()?.addressOf(this.#bytes) ?? 0) : 0;
   }
 
-  /** Memory that was transferred to another thread or shrunk is not ours to touch. */
-  #checkAlive(): void {
+  /** Address of the first byte in the process; 0 where it is not known, or may change. */
+  get address(): number {
+    return this.#address;
+  }
+
+  /** Throws `invalidUsage` for memory that was transferred to another thread or shrunk: it is not ours to touch. */
+  check(): void {
     if (this.#buffer.byteLength !== this.#length) {
       throw new TuttiError(
         'invalidUsage',
@@ -48,7 +53,7 @@ export class OutsideArray {
 
   /** Heap address `to` = bytes [from, from + bytes) of the array. */
   copyIn(from: number, to: number, bytes: number): void {
-    this.#checkAlive();
+    this.check();
     if (this.#address !== 0 && bytes >= MEMCPY_BYTES) {
       libc()!.memcpy(this.#device.baseAddress + to, this.#address + from, bytes);
     } else if (bytes <= LOOP_BYTES) {
@@ -60,7 +65,7 @@ export class OutsideArray {
 
   /** Bytes [to, to + bytes) of the array = heap address `from`. */
   copyOut(from: number, to: number, bytes: number): void {
-    this.#checkAlive();
+    this.check();
     if (this.#address !== 0 && bytes >= MEMCPY_BYTES) {
       libc()!.memcpy(this.#address + to, this.#device.baseAddress + from, bytes);
     } else if (bytes <= LOOP_BYTES) {

@@ -27,6 +27,8 @@ export interface Plan {
   readonly work: QueuedWork | null;
   readonly explanation: string;
   alone(): void;
+  /** The same for the background, where arrays must not be reached in place. */
+  background?(): QueuedWork;
 }
 
 /** What prepared operations need of their communicator. */
@@ -69,6 +71,9 @@ export class Prepared implements PreparedOperation {
   #blocks = 0;
   #frames = 0;
   #frameBytes = 0;
+  #requests = 0;
+  /** What runs in the background, where that is something else. */
+  #background: QueuedWork | undefined;
   #underWay = 0;
   #released = false;
   /** Why it can never run again. */
@@ -99,6 +104,7 @@ export class Prepared implements PreparedOperation {
         this.#blocks,
         this.#frames,
         this.#frameBytes,
+        this.#requests,
         this.#whenSlow,
       );
       if (failure !== undefined) throw this.#runner.failureOf(this.#operation!, failure);
@@ -131,6 +137,7 @@ export class Prepared implements PreparedOperation {
     this.#blocks = operation.blocks;
     this.#frames = operation.frames;
     this.#frameBytes = operation.frameBytes;
+    this.#requests = operation.requests;
     this.#program = program;
     this.#runner.run(operation, program);
   }
@@ -140,10 +147,11 @@ export class Prepared implements PreparedOperation {
     if (this.#operation === null) return this.#plan.alone();
     this.#underWay += 1;
     try {
-      await this.#runner.enqueue(this.#operation);
+      if (this.#operation.reachesArrays) this.#background ??= this.#plan.background?.();
+      await this.#runner.enqueue(this.#background ?? this.#operation);
     } finally {
       this.#underWay -= 1;
-      if (this.#released && this.#underWay === 0) this.#operation.release();
+      if (this.#released && this.#underWay === 0) this.#giveBack();
     }
   }
 
@@ -180,6 +188,11 @@ export class Prepared implements PreparedOperation {
     this.#released = true;
     this.#program = undefined;
     this.#runner.forget(this);
-    if (this.#underWay === 0) this.#operation?.release();
+    if (this.#underWay === 0) this.#giveBack();
+  }
+
+  #giveBack(): void {
+    this.#operation?.release();
+    this.#background?.release();
   }
 }

@@ -10,6 +10,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Bootstrap } from '../bootstrap/bootstrap.js';
 import { HostDevice, type PeerWindow } from '../device/host/host-device.js';
+import { canReadPeers, permitPeerReads } from '../device/host/peer-reads.js';
 import type { WaitPeer } from '../device/host/waiting.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { ownIdentity, type ProcessIdentity } from '../system/process-liveness.js';
@@ -35,6 +36,8 @@ interface Introduction {
   /** Offset of the rank's area in its segment. */
   readonly area: number;
   readonly challenge: string;
+  /** Where the challenge lies in the rank's process; absent where that is not known or nobody is to look there. */
+  readonly address?: number;
   /** Of the cost model, from rank 0 for all. */
   readonly model?: HostModel;
   /** Why rank 0 has none. */
@@ -87,6 +90,7 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
         : announcement === undefined
           ? device.windows.reason
           : undefined;
+    const readable = refusal === undefined && settings.peerReads && permitPeerReads(device);
     const introductions = await exchange<Introduction>(bootstrap, 'introduction', {
       process: ownIdentity(),
       ...(refusal === undefined && announcement !== undefined
@@ -94,6 +98,7 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
         : { reason: refusal ?? 'no segment' }),
       area: area - device.segmentBase,
       challenge: challenge.toString('hex'),
+      ...(readable && { address: device.baseAddress + area + senderOffset(shape, 0) }),
       settings: settingsKey(settings),
       ...(rank === 0 && ownModel()),
     });
@@ -143,11 +148,10 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
         problem = error instanceof Error ? error.message : String(error);
       }
     }
-    const problems = await exchange<{ problem?: string }>(
-      bootstrap,
-      'windows',
-      problem === undefined ? {} : { problem },
-    );
+    const problems = await exchange<{ problem?: string; reads: boolean }>(bootstrap, 'windows', {
+      ...(problem !== undefined && { problem }),
+      reads: problem === undefined && canReadPeers(device, introductions),
+    });
     const shared = problems.every((other) => other.problem === undefined);
     device.u8.fill(0, area + senderOffset(shape, 0), area + senderOffset(shape, 0) + CHALLENGE_BYTES);
     // Nobody may use an area before its owner has wiped the challenge.
@@ -171,6 +175,7 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
         reason,
       });
     }
+    const reads = problems.every((other) => other.reads);
     const areas = introductions.map((other, peer) => segments[peer]! + other.area);
     const next = (rank + 1) % size;
     const prev = (rank + size - 1) % size;
@@ -187,6 +192,7 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
       area,
       areas,
       segments,
+      ...(reads && { processes: introductions.map((other) => other.process.pid) }),
       peers,
       links: (channel): RingLinks => ({
         nextReceiver: areas[next]! + receiverOffset(shape, channel),

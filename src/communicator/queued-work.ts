@@ -22,6 +22,10 @@ export interface QueuedWork {
   /** Memory in which blocks of a resumable program keep their state, and bytes for each; 0 for plain programs. */
   readonly frames: number;
   readonly frameBytes: number;
+  /** Address of the requests for copies of its blocks (device/host/copy-requests.ts); 0 where it asks for none. */
+  readonly requests: number;
+  /** It reaches ordinary arrays where they are, and may therefore only run while their owner's thread waits for it. */
+  readonly reachesArrays: boolean;
   /** Runs of the program that make up the work. */
   readonly pieces: number;
   /** What it touches on this rank. */

@@ -71,6 +71,8 @@ export interface Settings {
   readonly ranksPerNode: number | undefined;
   readonly check: boolean;
   readonly sockets: boolean;
+  /** Ordinary arrays of other processes may be read where they are. */
+  readonly peerReads: boolean;
   /** GPUs may use each other's memory. */
   readonly peerToPeer: boolean;
   readonly switches: SwitchSettings;
@@ -205,6 +207,7 @@ export function resolveSettings(options: CommunicatorOptions, env: Environment):
     ranksPerNode: ranksPerNode(options, env),
     switches: switchSettings(options, env),
     check: flag('check', options.check) ?? env.TUTTI_CHECK === '1',
+    peerReads: env.TUTTI_PEER_READS !== '0',
     peerToPeer: env.NCCL_P2P_DISABLE !== '1',
     sockets:
       flag('sockets', options.sockets) ?? (env.NCCL_P2P_DISABLE === '1' && env.NCCL_SHM_DISABLE === '1'),

@@ -40,6 +40,8 @@ export interface Team {
   /** Addresses of all ranks' areas and segments here; meaningful when `shared`. */
   readonly areas: readonly number[];
   readonly segments: readonly number[];
+  /** Numbers of the ranks' processes, where each of them may read the memory of the others' processes. */
+  readonly processes?: readonly number[];
   links(channel: number): RingLinks;
   /** More zeroed memory of the own segment that lives as long as the area does. Throws `systemError` if there is none. */
   extend(bytes: number, align: number): number;

@@ -148,6 +148,14 @@ export function mostParts(streams: readonly MessageStream<HostMessage>[]): numbe
   return streams.reduce((sum, { messages }) => sum + messages.length, 0);
 }
 
+/** Addresses of a peer's control block, segment and doorbell, and the number of its process. */
+export interface MessagePeer {
+  readonly control: number;
+  readonly segment: number;
+  readonly doorbell: number;
+  readonly process: number;
+}
+
 /** Where a rank finds its peers, in its own address space. */
 export interface MessagePlaces {
   readonly layout: MessageLayout;
@@ -160,9 +168,11 @@ export interface MessagePlaces {
   readonly poolWord: number;
   /** Whether ranks reach each other's buffers. */
   readonly direct: boolean;
+  /** Address in the process of the heap's first byte; 0 where it is not known. */
+  readonly base: number;
   /** Place of this rank's part in what plays the pool of a peer. */
   indexAt(peer: number): number;
-  peer(rank: number): { readonly control: number; readonly segment: number; readonly doorbell: number };
+  peer(rank: number): MessagePeer;
 }
 
 /** Bytes of a descriptor for so many blocks and parts. */
@@ -175,20 +185,24 @@ export interface PlacedPart {
   readonly address: number;
   /** Of copies: where to. */
   readonly target: number;
+  /** Addresses in the process instead of these, for arrays that are reached where they are; else 0. */
+  readonly outside: number;
+  readonly outsideTarget: number;
   readonly bytes: number;
   readonly total: number;
   readonly isFirst: boolean;
   readonly purpose: MessagePurpose;
 }
 
-/** The descriptor for an address: the streams' blocks, each with its parts of this round. */
+/** The descriptor for an address: the streams' blocks, each with its parts of this round, and its requests for copies. */
 export function encodeMessageWork(
   descriptor: number,
   places: MessagePlaces,
   streams: readonly MessageStream<HostMessage>[],
   parts: readonly (readonly PlacedPart[])[],
+  requests = 0,
 ): Uint8Array<ArrayBuffer> {
-  const { layout, control, segment, pool, poolWord, direct } = places;
+  const { layout, control, segment, pool, poolWord, direct, base } = places;
   const count = parts.reduce((sum, list) => sum + list.length, 0);
   const bytes = new Uint8Array(messageWorkBytes(streams.length, count));
   const view = new DataView(bytes.buffer);
@@ -197,13 +211,15 @@ export function encodeMessageWork(
     .set('control', control)
     .set('blocks', descriptor + blocks)
     .set('segment', segment)
+    .set('requests', requests)
+    .set('base', base)
     .set('poolWord', poolWord)
     .set('direct', direct ? 1 : 0)
     .set('slotBytes', layout.slotBytes)
     .set('slotStride', slotStride(layout));
   let next = blocks + streams.length * MessageBlock.size;
   streams.forEach(({ kind, peer }, i) => {
-    const there = kind === 'copy' ? { control, segment, doorbell: control } : places.peer(peer);
+    const there = kind === 'copy' ? { control, segment, doorbell: control, process: 0 } : places.peer(peer);
     const index = places.indexAt(peer);
     const own = kind === 'send' ? outboxOffset(layout, peer) : inboxOffset(layout, peer);
     const remote = kind === 'send' ? inboxOffset(layout, index) : outboxOffset(layout, index);
@@ -215,12 +231,15 @@ export function encodeMessageWork(
       .set('peerControl', there.control)
       .set('peerSegment', there.segment)
       .set('peerDoorbell', there.doorbell)
+      .set('process', there.process)
       .set('own', pool + own)
       .set('remote', remote);
-    for (const { address, target, bytes: size, total, purpose } of parts[i]!) {
+    for (const { address, target, outside, outsideTarget, bytes: size, total, purpose } of parts[i]!) {
       MessagePart.at(view, next)
         .set('address', address)
         .set('target', target)
+        .set('outside', outside)
+        .set('outsideTarget', outsideTarget)
         .set('bytes', size)
         .set('total', total)
         .set('purpose', MESSAGE_PURPOSES[purpose]);

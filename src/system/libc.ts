@@ -49,6 +49,9 @@ const FUTEX_WAKE = 1;
 /** Wakes everybody: the largest count that futex(2) takes. */
 const EVERYBODY = 0x7fff_ffff;
 
+/** Option of prctl(2): PR_SET_PTRACER. */
+const SET_PTRACER = 0x59616d61;
+
 /** Numbers of system calls that the C library has no wrapper for. */
 const FUTEX_NUMBER: Readonly<Record<string, number>> = { x64: 202, arm64: 98 };
 
@@ -69,6 +72,13 @@ export interface Libc {
   schedYield(): number;
   /** Copies between addresses; the caller guarantees that both ranges are mapped. */
   memcpy(to: number, from: number, bytes: number): number;
+  /**
+   * Copies from another process, process_vm_readv(2): `local` and `remote` are addresses of one struct iovec each. Bytes,
+   * fewer than asked for where the rest cannot be read, or -1 (see errno).
+   */
+  processRead(pid: number, local: number, remote: number): number;
+  /** Lets a process and what it starts read this one's memory where the system asks for permission. 0 or -1. */
+  allowTracer(pid: number): number;
   /**
    * Sleeps while the 32-bit word at `address` holds `expected`, until woken or until the relative time of the
    * timespec at `timespec` (0: for ever) has passed. 0 when woken, -1 otherwise (see errno).
@@ -126,6 +136,14 @@ function load(): Libc {
   const memcpyFrom = declare<(to: ArrayBufferView, from: number, bytes: number) => number>(
     'intptr_t memcpy(void *to, uintptr_t from, size_t bytes)',
   );
+  const processRead = declare<
+    (pid: number, local: number, count: number, remote: number, others: number, flags: number) => number
+  >(
+    'intptr_t process_vm_readv(int pid, uintptr_t local, unsigned long count, uintptr_t remote, unsigned long others, unsigned long flags)',
+  );
+  const prctl = declare<(option: number, a: number, b: number, c: number, d: number) => number>(
+    'int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d)',
+  );
   return {
     mmap: declare(
       'intptr_t mmap(uintptr_t address, size_t length, int prot, int flags, int fd, int64_t offset)',
@@ -138,6 +156,8 @@ function load(): Libc {
     fallocate: declare('int fallocate(int fd, int mode, int64_t offset, int64_t length)'),
     schedYield: declare('int sched_yield()'),
     memcpy: declare('intptr_t memcpy(uintptr_t to, uintptr_t from, size_t bytes)'),
+    processRead: (pid, local, remote) => processRead(pid, local, 1, remote, 1, 0),
+    allowTracer: (pid) => prctl(SET_PTRACER, pid, 0, 0, 0),
     futexWait: (address, expected, timespec) =>
       syscall(futexNumber, address, FUTEX_WAIT, expected >>> 0, timespec, 0, 0),
     futexWake: (address) => syscall(futexNumber, address, FUTEX_WAKE, EVERYBODY, 0, 0, 0),

@@ -113,10 +113,11 @@ class MessageTeam {
       pool: this.#segments[rank]! + PAGE,
       poolWord: POOL_WORD,
       direct: this.#direct,
+      base: 0,
       indexAt: () => rank,
       peer: (peer) => {
         const control = this.#controls[peer]!;
-        return { control, segment: this.#segments[peer]!, doorbell: control };
+        return { control, segment: this.#segments[peer]!, doorbell: control, process: 0 };
       },
     };
   }
@@ -147,6 +148,8 @@ class MessageTeam {
           partsOf(one, round, rounds, size).map(({ message, target, from, bytes }) => ({
             address: message.address + from,
             target: target === undefined ? 0 : target.address + from,
+            outside: 0,
+            outsideTarget: 0,
             bytes,
             total: message.bytes,
             isFirst: from === 0,
@@ -201,7 +204,11 @@ describe('messages arrive under every schedule', () => {
     const run = (options: MachineOptions & { seed: number }) => {
       const next = random(options.seed + 1);
       const team = new MessageTeam(options, 2, true);
-      const transfers = Array.from({ length: 21 }, () => ({ from: 0, to: 1, bytes: pick([3, 300], next) }));
+      const transfers = Array.from({ length: MESSAGE_SLOTS + 13 }, () => ({
+        from: 0,
+        to: 1,
+        bytes: pick([3, 300], next),
+      }));
       const check = team.queue(transfers, [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY], next);
       team.machine.run();
       check();

@@ -25,10 +25,11 @@ describe('a rank that is killed in the middle of messages', () => {
   const SHORT = [
     ['group', {}],
     ['sync array', { sockets: true }],
+    ['run array', {}],
   ] as const;
   const FULL = [
     ...SHORT,
-    ['run array', {}],
+    ['gather array', {}],
     ['gather', {}],
     ['sync', {}],
     ['run', {}],

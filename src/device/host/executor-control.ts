@@ -45,9 +45,10 @@ export const SLOT = {
   doorbell: 5,
   frames: 6,
   frameBytes: 7,
-  status: 8,
-  reason: 9,
-  peer: 10,
+  requests: 8,
+  status: 9,
+  reason: 10,
+  peer: 11,
 } as const;
 
 const SLOT_WORDS = 16;

@@ -147,8 +147,10 @@ class ExecutorWorker {
       doorbell: i32[slot + SLOT.doorbell]!,
       frames,
       frameBytes: i32[slot + SLOT.frameBytes]!,
+      requests: i32[slot + SLOT.requests]! >>> 0,
     };
-    return runBlocks(program, launch, i32, this.#waiter.imports.relax);
+    const memory = { i32, baseAddress: this.#start.baseAddress };
+    return runBlocks(program, launch, memory, this.#waiter.imports.relax);
   }
 
   #program(module: number, program: number, resumable: boolean): WasmFunction {

@@ -61,6 +61,7 @@ interface Command {
   readonly doorbell: number;
   readonly frames: number;
   readonly frameBytes: number;
+  readonly requests: number;
 }
 
 interface Ending {
@@ -209,7 +210,7 @@ export class Executor {
    * Submits a launch: `program(descriptor, block, blocks)` for block 0 to `blocks - 1`, after everything
    * submitted before. Waits in it may take `timeoutMs` in all (0: no limit). A resumable program, whose blocks
    * take turns, also needs `frames`, the address of `frameBytes` bytes for each block, and sleeps on `doorbell`
-   * when none of its blocks can go on. Returns the command's number, from 1.
+   * when none of its blocks can go on; one that asks for copies the address of its `requests`. Returns the command's number, from 1.
    */
   submit(
     moduleId: number,
@@ -220,6 +221,7 @@ export class Executor {
     doorbell = 0,
     frames = 0,
     frameBytes = 0,
+    requests = 0,
   ): number {
     this.#checkOpen();
     const index = typeof program === 'string' ? this.programIndex(moduleId, program) : program;
@@ -232,9 +234,11 @@ export class Executor {
     this.#submitted += 1;
     if (this.#queue.length > 0 || this.#accepted - this.#updateCompleted() >= CAPACITY) {
       const command = { module: moduleId, program: index, descriptor, blocks, timeoutMs, doorbell };
-      this.#queue.push({ ...command, frames, frameBytes });
+      this.#queue.push({ ...command, frames, frameBytes, requests });
       this.#watch();
-    } else this.#accept(moduleId, index, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes);
+    } else {
+      this.#accept(moduleId, index, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes, requests);
+    }
     return this.#submitted;
   }
 
@@ -247,6 +251,7 @@ export class Executor {
     doorbell: number,
     frames: number,
     frameBytes: number,
+    requests: number,
   ): void {
     const i32 = this.#i32;
     const command = this.#accepted + 1;
@@ -260,6 +265,7 @@ export class Executor {
     i32[slot + SLOT.doorbell] = doorbell;
     i32[slot + SLOT.frames] = frames;
     i32[slot + SLOT.frameBytes] = frameBytes;
+    i32[slot + SLOT.requests] = requests;
     i32[slot + SLOT.status] = LAUNCH_STATUS.done;
     this.#accepted = command;
     Atomics.store(i32, this.#word + CONTROL.submitted, command | 0);
@@ -278,8 +284,8 @@ export class Executor {
     const moved = this.#queue.slice(0, room);
     this.#queue = this.#queue.slice(room);
     for (const c of moved) {
-      const { module, program, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes } = c;
-      this.#accept(module, program, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes);
+      const { module, program, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes, requests } = c;
+      this.#accept(module, program, descriptor, blocks, timeoutMs, doorbell, frames, frameBytes, requests);
     }
   }
 

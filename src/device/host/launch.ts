@@ -4,6 +4,8 @@
  * Blocks of a plain program run one after the other. A resumable program that is blocked lets the next block go on and
  * is called again later, so its blocks may wait for each other.
  */
+
+import { type CopyMemory, serveCopies } from './copy-requests.js';
 import { LAUNCH_STATUS } from './executor-control.js';
 import type { WasmFunction } from './webassembly.js';
 
@@ -15,6 +17,8 @@ export interface Launch {
   /** Address of `frameBytes` bytes for each block, for resumable programs; 0 for plain ones. */
   readonly frames: number;
   readonly frameBytes: number;
+  /** Address of a request for copies for each block, of programs that ask for some; 0 for others. */
+  readonly requests: number;
 }
 
 /** Rounds of waiting after which `whenSlow` is called: about 20 us where cores are not shared. */
@@ -33,11 +37,12 @@ export const BLOCK_PASSES = 16;
 export function runBlocks(
   program: WasmFunction,
   launch: Launch,
-  i32: Int32Array,
+  memory: CopyMemory,
   relax: Relax,
   whenSlow?: () => void,
 ): number {
-  const { descriptor, blocks, doorbell, frames, frameBytes } = launch;
+  const { descriptor, blocks, doorbell, frames, frameBytes, requests } = launch;
+  const { i32 } = memory;
   let blocked: number[] | undefined;
   for (let block = 0; block < blocks; block++) {
     const frame = frames + block * frameBytes;
@@ -56,6 +61,7 @@ export function runBlocks(
       round++;
     }
     pass = (pass + 1) % BLOCK_PASSES;
+    if (requests !== 0) serveCopies(memory, requests, blocks);
     const before = blocked.length;
     const still: number[] = [];
     for (const block of blocked) {
