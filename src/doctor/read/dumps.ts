@@ -122,17 +122,14 @@ export function readDumps(root: JsonValue, file: string, job: Job): boolean {
         found.set(key, dump);
       }
       const { sequence, name, state } = operation;
-      const words = [
-        `rank ${rank}`,
-        communicator === '' ? '' : `group ${communicator}`,
-        `${name} ${sequence}: ${state}`,
-        calledFrom(value),
-      ];
-      const text = words.filter((word) => word !== '').join(', ');
+      const group = communicator === '' ? '' : `, group ${communicator}`;
+      const caller = calledFrom(value);
+      const text = `rank ${rank}${group}, ${name} ${sequence}: ${state}${caller === '' ? '' : `, ${caller}`}`;
       dump.operations.push({ ...operation, at: { ...operation.at, text } });
       return;
     }
     for (const [name, child] of value.entries) {
+      if (child.type !== 'object' && child.type !== 'array') continue;
       const byKey = /^(?:rank[_-]?)?(\d{1,6})$/.exec(name)?.[1];
       const isByRank = byKey !== undefined && inner.rank === undefined;
       visit(child, isByRank ? { ...inner, rank: Number(byKey) } : inner);

@@ -19,7 +19,13 @@ export interface JsonDocument {
 
 const MAX_DEPTH = 200;
 
-const BLANKS = new Set([' ', '\t', '\r', '\n']);
+const NUMBER = /[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|Infinity|NaN)|NaN/y;
+
+const WORDS = [
+  ['true', true],
+  ['false', false],
+  ['null', null],
+] as const;
 
 class Broken extends Error {}
 
@@ -36,42 +42,46 @@ class Parser {
   }
 
   parse(): JsonValue {
-    return this.#value(0, (value) => {
-      this.root = value;
-    });
+    return this.#value(0, undefined, '');
   }
 
   #skip(): void {
     for (;;) {
-      const character = this.text[this.#at];
-      if (character === undefined || !BLANKS.has(character)) return;
-      if (character === '\n') this.#line++;
+      const code = this.text.charCodeAt(this.#at);
+      if (code !== 32 && code !== 10 && code !== 9 && code !== 13) return;
+      if (code === 10) this.#line++;
       this.#at++;
     }
   }
 
   /** Reads a value. Containers are handed over before they are filled, so that a break leaves what was there. */
-  #value(depth: number, hand: (value: JsonValue) => void): JsonValue {
+  #value(depth: number, into: Map<string, JsonValue> | JsonValue[] | undefined, key: string): JsonValue {
     this.#skip();
     const line = this.#line;
     const character = this.text[this.#at];
     if (character === '{') {
       const value: JsonValue = { type: 'object', line, entries: new Map() };
-      hand(value);
+      this.#hand(value, into, key);
       this.#at++;
       this.#object(value.entries, depth + 1);
       return value;
     }
     if (character === '[') {
       const value: JsonValue = { type: 'array', line, items: [] };
-      hand(value);
+      this.#hand(value, into, key);
       this.#at++;
       this.#array(value.items, depth + 1);
       return value;
     }
     const value = this.#scalar(character, line);
-    hand(value);
+    this.#hand(value, into, key);
     return value;
+  }
+
+  #hand(value: JsonValue, into: Map<string, JsonValue> | JsonValue[] | undefined, key: string): void {
+    if (into === undefined) this.root = value;
+    else if (Array.isArray(into)) into.push(value);
+    else into.set(key, value);
   }
 
   #object(entries: Map<string, JsonValue>, depth: number): void {
@@ -83,7 +93,7 @@ class Parser {
       const key = this.#string();
       this.#skip();
       if (!this.#take(':')) throw new Broken();
-      this.#value(depth, (value) => entries.set(key, value));
+      this.#value(depth, entries, key);
       this.#skip();
       if (this.#take('}')) return;
       if (!this.#take(',')) throw new Broken();
@@ -97,7 +107,7 @@ class Parser {
     this.#skip();
     if (this.#take(']')) return;
     for (;;) {
-      this.#value(depth, (value) => items.push(value));
+      this.#value(depth, items, '');
       this.#skip();
       if (this.#take(']')) return;
       if (!this.#take(',')) throw new Broken();
@@ -108,19 +118,14 @@ class Parser {
 
   #scalar(character: string | undefined, line: number): JsonValue {
     if (character === '"') return { type: 'string', line, value: this.#string() };
-    for (const [word, value] of [
-      ['true', true],
-      ['false', false],
-      ['null', null],
-    ] as const) {
-      if (this.text.startsWith(word, this.#at)) {
+    for (const [word, value] of WORDS) {
+      if (character === word[0] && this.text.startsWith(word, this.#at)) {
         this.#at += word.length;
         return { type: 'word', line, value };
       }
     }
-    const number = /[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|Infinity|NaN)|NaN/y;
-    number.lastIndex = this.#at;
-    const found = number.exec(this.text);
+    NUMBER.lastIndex = this.#at;
+    const found = NUMBER.exec(this.text);
     if (found === null) throw new Broken();
     this.#at += found[0].length;
     return { type: 'number', line, value: Number(found[0]) };
@@ -130,6 +135,12 @@ class Parser {
     if (this.text[this.#at] !== '"') throw new Broken();
     let end = this.#at + 1;
     for (;;) {
+      const code = this.text.charCodeAt(end);
+      // Most of a string is none of the characters that mean something.
+      if (code !== 34 && code !== 92 && code > 31) {
+        end++;
+        continue;
+      }
       const character = this.text[end];
       if (character === undefined || character === '\n') throw new Broken();
       if (character === '"') break;

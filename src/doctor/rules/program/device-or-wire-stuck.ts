@@ -30,26 +30,39 @@ export const deviceOrWireStuck: Rule = {
     'roce-packet-loss',
     'rank-died',
   ],
-  find: (job) =>
-    reportedGroups(job).flatMap((list): Finding[] => {
-      const open = list.map(waitingIn);
-      const [first] = open;
-      const isStuck = open.every((one) => one?.sequence === first?.sequence && one?.state === 'started');
+  find(job) {
+    const stuck = reportedGroups(job).flatMap((list) => {
+      const first = waitingIn(list[0]!);
+      const isStuck = list.every((dump) => {
+        const one = waitingIn(dump);
+        return one?.sequence === first?.sequence && one?.state === 'started';
+      });
       // A dump that was not taken because of a hang shows an ordinary moment.
       const isWhole = list.length >= sizeOfGroup(list);
-      if (first === undefined || !isStuck || !isWhole) return [];
-      return [
-        {
-          severity: 'error',
-          confidence: 'likely',
-          text: `all ${list.length} ranks started ${first.name} ${first.sequence} with the same arguments, and none finished it`,
-          culprit: { communicator: list[0]!.communicator, seq: first.sequence, operation: first.name },
-          evidence: some(open.map((one) => one!.at)),
-          repair:
-            'Look below the program: errors of GPUs (dmesg, Xid), of adapters and links (port events, retransmissions), PCIe access control, and the log with NCCL_DEBUG=WARN.',
-          workaround: null,
-          why: 'ranks that disagree do not get past the operation',
+      return first === undefined || !isStuck || !isWhole ? [] : [{ list, first }];
+    });
+    // One fault below the program may stop many groups.
+    return stuck.slice(0, 1).map(({ list, first }): Finding => {
+      const more = stuck.length === 1 ? '' : `; ${stuck.length - 1} other groups stand still alike`;
+      const { communicator } = list[0]!;
+      return {
+        severity: 'error',
+        confidence: 'likely',
+        text: `all ${list.length} ranks${stuck.length === 1 ? '' : ` of group ${communicator}`} started ${first.name} ${first.sequence} with the same arguments, and none finished it${more}`,
+        culprit: {
+          communicator,
+          ...(stuck.length === 1
+            ? {}
+            : { communicators: stuck.slice(0, 16).map((one) => one.list[0]!.communicator) }),
+          seq: first.sequence,
+          operation: first.name,
         },
-      ];
-    }),
+        evidence: some(stuck.flatMap((one) => one.list.map((dump) => waitingIn(dump)!.at))),
+        repair:
+          'Look below the program: errors of GPUs (dmesg, Xid), of adapters and links (port events, retransmissions), PCIe access control, and the log with NCCL_DEBUG=WARN.',
+        workaround: null,
+        why: 'ranks that disagree do not get past the operation',
+      };
+    });
+  },
 };

@@ -7,6 +7,7 @@ import type { DumpedOperation, RankDump } from '../../model/dump.js';
 import type { FrameworkEvent } from '../../model/framework.js';
 import { grouped } from '../../model/grouped.js';
 import type { Job } from '../../model/job.js';
+import { remembered } from '../remembered.js';
 import { isMessage } from './watchdogs.js';
 
 type Watchdog = Extract<FrameworkEvent, { kind: 'watchdog' }>;
@@ -17,18 +18,24 @@ type Progress = Extract<FrameworkEvent, { kind: 'progress' }>;
  * Collectives in dumps of flight recorders, and what takes their place where there are none; each list is one
  * communicator. Sends and receives are not among them: only two ranks call them.
  */
-export function reportedGroups(job: Job): RankDump[][] {
-  const all = job.dumps.length > 0 ? job.dumps : [...fromWatchdogs(job), ...fromCalls(job)];
-  return byCommunicator(all.flatMap(collectivesOf)).filter((list) => list.length > 1);
-}
+export const reportedGroups = remembered((job: Job): RankDump[][] =>
+  (job.dumps.length > 0
+    ? dumpedGroups(job)
+    : byCommunicator([...fromWatchdogs(job), ...fromCalls(job)].flatMap(collectivesOf))
+  ).filter((list) => list.length > 1),
+);
+
+const dumpedGroups = remembered((job: Job): RankDump[][] => byCommunicator(job.dumps.flatMap(collectivesOf)));
 
 /** Collectives of single dumps: what they wait in, though nothing can be compared. */
 export const lonelyDumps = (job: Job): RankDump[] =>
-  byCommunicator(job.dumps.flatMap(collectivesOf)).flatMap((list) => (list.length === 1 ? list : []));
+  dumpedGroups(job).flatMap((list) => (list.length === 1 ? list : []));
 
 /** Groups of the same name with other ranks, as libraries make them, are others. */
 export const byCommunicator = (all: readonly RankDump[]): RankDump[][] => [
-  ...grouped(all, (dump) => JSON.stringify([dump.communicator, dump.members])).values(),
+  ...grouped(all, ({ communicator, members }) =>
+    members === undefined ? communicator : `${communicator}\0${members.join()}`,
+  ).values(),
 ];
 
 function collectivesOf(dump: RankDump): RankDump[] {

@@ -5,8 +5,9 @@
 import type { DumpedOperation, RankDump } from '../../model/dump.js';
 import { smallest } from '../../model/extremes.js';
 import type { Job } from '../../model/job.js';
+import { remembered } from '../remembered.js';
 import { waitingIn } from './group-progress.js';
-import { mismatchIn } from './mismatch.js';
+import { mismatchOf } from './mismatch.js';
 import { lonelyDumps, reportedGroups } from './reported-operations.js';
 
 export interface OpenOperation {
@@ -26,8 +27,8 @@ export interface Standstill {
 }
 
 /** All groups in which somebody waits, `late` empty where all have called the operation. */
-export function standstills(job: Job): Standstill[] {
-  return [...reportedGroups(job), ...lonelyDumps(job).map((one) => [one])].flatMap((list): Standstill[] => {
+export const standstills = remembered((job: Job): Standstill[] =>
+  [...reportedGroups(job), ...lonelyDumps(job).map((one) => [one])].flatMap((list): Standstill[] => {
     const waiting = list.flatMap((dump) => {
       const operation = waitingIn(dump);
       return operation === undefined ? [] : [{ dump, operation }];
@@ -37,8 +38,8 @@ export function standstills(job: Job): Standstill[] {
     const { name } = waiting.find(({ operation }) => operation.sequence === missing)!.operation;
     const late = list.filter(({ operations }) => (operations.at(-1)?.sequence ?? 0) < missing);
     return [{ list, waiting, missing, name, late }];
-  });
-}
+  }),
+);
 
 export interface Waits {
   /** Groups with a rank that is missing and waits nowhere else, and only such ranks in `late`. */
@@ -50,7 +51,7 @@ export interface Waits {
 }
 
 /** Sorts groups with missing ranks by whether those ranks are themselves held up. */
-export function waitsAcross(all: readonly Standstill[]): Waits {
+export const waitsAcross = remembered((all: readonly Standstill[]): Waits => {
   const behind = all.filter(({ late }) => late.length > 0);
   /** Groups that hold a rank up: it waits there for another. */
   const holders = new Map<number, Standstill[]>();
@@ -74,24 +75,24 @@ export function waitsAcross(all: readonly Standstill[]): Waits {
   }
   // Who is held up by a root, or by a group in which all have come, waits for that; the rest waits in circles.
   const explained = new Set<Standstill>(all.filter((one) => one.late.length === 0));
-  for (const group of behind) if (!held.includes(group)) explained.add(group);
-  let open = held;
+  const isHeld = new Set(held);
+  for (const group of behind) if (!isHeld.has(group)) explained.add(group);
+  let open: readonly Standstill[] = held;
   for (;;) {
     const next = open.filter(
       (group) => !group.late.some((dump) => holdersOf(dump, group).some((one) => explained.has(one))),
     );
     if (next.length === open.length) break;
-    for (const group of open) if (!next.includes(group)) explained.add(group);
+    const left = new Set(next);
+    for (const group of open) if (!left.has(group)) explained.add(group);
     open = next;
   }
-  return { roots, held: held.filter((group) => !open.includes(group)), circle: open };
-}
+  const circle = new Set(open);
+  return { roots, held: held.filter((group) => !circle.has(group)), circle: open };
+});
 
 /** All ranks have come, and yet it does not end: they disagree, or something below the program stands still. */
 function isFault({ list, waiting, missing }: Standstill): boolean {
   const isOne = waiting.every(({ operation }) => operation.sequence === missing);
-  return (
-    (isOne && waiting.length === list.length) ||
-    (['operation', 'type', 'count'] as const).some((what) => mismatchIn(list, what).length > 0)
-  );
+  return (isOne && waiting.length === list.length) || mismatchOf(list) !== undefined;
 }
