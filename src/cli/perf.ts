@@ -18,7 +18,7 @@ import { type OpenRanks, openRanks } from './perf/open-ranks.js';
 import { type PerfOptions, parsePerfOptions, perfHelp } from './perf/options.js';
 import { averageBusBandwidth, exitStatus, formatTimestamp, type ResultRow } from './perf/report.js';
 import { deviceOf, type PerfDevice, type Role, roleOf } from './perf/role.js';
-import { checkRankCount, hasInPlace, MEASURED, sweepSizes } from './perf/sizes.js';
+import { checkRankCount, hasInPlace, sweepSizes } from './perf/sizes.js';
 import {
   formatCuts,
   formatFooter,
@@ -192,12 +192,6 @@ export async function perfCommand(args: readonly string[]): Promise<number> {
       return 0;
     }
     device = deviceOf(options);
-    if (!MEASURED[device].includes(options.collective)) {
-      throw new TuttiError(
-        'invalidUsage',
-        `${options.collective} cannot be measured on ${device === 'cuda' ? 'GPUs' : 'host memory'} yet; there are ${MEASURED[device].join(', ')}`,
-      );
-    }
     role = roleOf(options, device);
     requireChoices(options.collective, options);
     tables = variants(options.collective, options, device);

@@ -37,4 +37,6 @@ export interface Ends {
   readonly slot: Value<'u64'>;
   /** Bytes from a ReceiverControl to the buffer of this protocol. */
   readonly buffers: Value<'u64'>;
+  /** Both ends are programs: nobody in between has to be told how much is in a slot. */
+  readonly withoutProxy?: true;
 }

@@ -42,20 +42,29 @@ export class LineConnections {
   readonly #slot: Value<'u64'>;
   readonly #receives: readonly Receiving[];
   readonly #sends: readonly Sending[];
+  /**
+   * On GPUs: whether this program has had a fence. Lines are read by loads that no store overtakes, so that one is enough:
+   * it orders what programs with other protocols have read from the connections before.
+   */
+  readonly #fenced: Variable<'pred'> | undefined;
 
   constructor(k: KernelBuilder, ends: Ends) {
     this.#k = k;
     this.#slot = ends.slot;
-    this.#sends = ends.sends.map((end) => ({
+    if (ends.withoutProxy === true) this.#fenced = k.variable('pred', k.bool(false));
+    // The plain loads first: what comes behind an acquire waits for it.
+    const sent = ends.sends.map((end) => k.field(end.own, SenderControl, 'step'));
+    const received = ends.receives.map((end) => k.field(end.own, ReceiverControl, 'step'));
+    this.#sends = ends.sends.map((end, i) => ({
       end,
       buffer: end.receiver.offset(ends.buffers),
-      step: k.variable('u64', k.field(end.own, SenderControl, 'step')),
+      step: k.variable('u64', sent[i]!),
       head: k.variable('u64', k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' })),
     }));
-    this.#receives = ends.receives.map((end) => ({
+    this.#receives = ends.receives.map((end, i) => ({
       end,
       buffer: end.own.offset(ends.buffers),
-      step: k.variable('u64', k.field(end.own, ReceiverControl, 'step')),
+      step: k.variable('u64', received[i]!),
     }));
   }
 
@@ -90,11 +99,17 @@ export class LineConnections {
     const k = this.#k;
     if (incoming.length === 0) return;
     k.barrier();
+    const fenced = this.#fenced;
+    if (fenced !== undefined) {
+      k.if(this.#isFirst().and(fenced.value.not()), () => k.fence('release', 'system'));
+      fenced.set(k.bool(true));
+    }
     incoming.forEach((slot, i) => {
       const { end, step } = this.#receives[i]!;
       const next = slot.step.add(1);
       k.if(this.#isFirst(), () => {
-        k.setField(end.sender, SenderControl, 'head', next, { order: 'release' });
+        const order = fenced === undefined ? 'release' : 'relaxed';
+        k.setField(end.sender, SenderControl, 'head', next, { order });
         k.wake(end.doorbell);
       });
       step.set(next);

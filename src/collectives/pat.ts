@@ -248,7 +248,8 @@ function reduceStep(machine: PatMachine, place: PatPlace, step: Step, reduction:
   const stride = place.sendStride();
   const input = send.offset(rank.mul(stride)).offset(at);
   const output = recv.offset(at);
-  const run = (target: Value<'ptr'>) => {
+  /** `publish` comes before credits are returned: somebody waits for it. */
+  const run = (target: Value<'ptr'>, publish?: () => void) => {
     const second = k.select(machine.is(flags, 'again'), target, input);
     k.if(
       machine.is(flags, 'receives'),
@@ -263,6 +264,7 @@ function reduceStep(machine: PatMachine, place: PatPlace, step: Step, reduction:
           combine: ([received, other]) => combine(received!, other!),
         });
         k.barrier();
+        publish?.();
         machine.release(source, flags);
       },
       () => {
@@ -275,6 +277,7 @@ function reduceStep(machine: PatMachine, place: PatPlace, step: Step, reduction:
           combine: ([packet]) => packet!,
         });
         k.barrier();
+        publish?.();
       },
     );
   };
@@ -282,8 +285,7 @@ function reduceStep(machine: PatMachine, place: PatPlace, step: Step, reduction:
     machine.is(flags, 'sends'),
     () => {
       const target = machine.send(step, ahead);
-      run(target.data);
-      machine.publish(target, flags);
+      run(target.data, () => machine.publish(target, flags));
     },
     () => run(output),
   );

@@ -2,15 +2,16 @@
  * The Simple protocol: bulk data in slots, announced by a counter.
  *
  * A transfer is cut into slices; for each slice the sender waits for credit (head), everybody moves the data,
- * and the tail is stored with release order, so that whoever acquires the tail sees the data. All slices of
- * a call are walked even when empty. Counters are rounded up to whole calls when a program starts, and the
- * receiver returns the skipped credits at once.
+ * and the tail is stored behind a fence, so that whoever acquires the tail sees the data, and credits as well. All slices of a call are walked even when empty; where no
+ * proxy moves the slots, the last one that is not empty takes the steps of the others along. Counters are rounded up to
+ * whole calls when a program starts, and the receiver returns the skipped credits at once.
  * Source: NCCL 2.30, Simple protocol (slice rule, credits, step rounding, operand order own then received).
  */
 
 import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
 import { ELEMENT_TYPES, type ElementType } from '../kernel/element-types.js';
 import type { DirectArithmetic, StepArithmetic } from './arithmetic.js';
+import { awaitValue } from './await-value.js';
 import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
 import type { Protocol, Transfer } from './primitives.js';
 import { reduceCopy } from './reduce-copy.js';
@@ -77,19 +78,27 @@ export class SimpleProtocol implements Protocol {
         .add(shape.stepsPerChunk - 1)
         .div(shape.stepsPerChunk)
         .mul(shape.stepsPerChunk);
-    this.#sends = ends.sends.map((end) => ({
+    // The plain loads first: what comes behind an acquire waits for it.
+    const sent = ends.sends.map((end) => k.field(end.own, SenderControl, 'step'));
+    const received = ends.receives.map((end) => k.field(end.own, ReceiverControl, 'step'));
+    this.#sends = ends.sends.map((end, i) => ({
       end,
       buffer: end.receiver.offset(ends.buffers),
-      step: k.variable('u64', round(k.field(end.own, SenderControl, 'step'))),
+      step: k.variable('u64', round(sent[i]!)),
       head: k.variable('u64', k.field(end.own, SenderControl, 'head', 0, { order: 'acquire' })),
     }));
-    this.#receives = ends.receives.map((end) => {
-      const step = round(k.field(end.own, ReceiverControl, 'step'));
-      const tail = k.field(end.own, ReceiverControl, 'tail', 0, { order: 'acquire' });
-      k.if(k.threadIndex.eq(0), () => {
+    this.#receives = ends.receives.map((end, i) => {
+      const step = round(received[i]!);
+      const skips = ends.withoutProxy === true ? step.ne(received[i]!) : k.bool(true);
+      k.if(k.threadIndex.eq(0).and(skips), () => {
         k.setField(end.sender, SenderControl, 'head', step, { order: 'release' });
         k.wake(end.doorbell);
       });
+      // On GPUs every acquire takes a way to memory, and the first wait looks anyway.
+      const tail =
+        ends.withoutProxy === true
+          ? step
+          : k.field(end.own, ReceiverControl, 'tail', 0, { order: 'acquire' });
       return {
         end,
         buffer: end.own.offset(ends.buffers),
@@ -103,8 +112,7 @@ export class SimpleProtocol implements Protocol {
   #await(cached: Variable<'u64'>, slack: number, need: Value<'u64'>, read: () => Value<'u64'>): void {
     const k = this.#k;
     k.if(cached.value.add(slack).lt(need), () => {
-      k.wait(() => read().add(slack).ge(need));
-      cached.set(read());
+      cached.set(awaitValue(k, read, (value) => value.add(slack).ge(need)));
     });
   }
 
@@ -123,9 +131,16 @@ export class SimpleProtocol implements Protocol {
       .mul(16)
       .max(least);
     const offset = k.variable('u64', 0);
-    k.for(k.u32(0), slices, 1, () => {
+    const left = k.variable('u64', stepsPerChunk);
+    k.for(k.u32(0), slices, 1, (_, loop) => {
       const from = offset.value;
       const moved = slice.min(elements.sub(from));
+      const isLast = from.add(moved).ge(elements);
+      /** Steps that this slice takes, with those of empty ones behind it. */
+      const steps =
+        this.ends.withoutProxy === true
+          ? k.select(isLast, left.value, k.u64(stepsPerSlice))
+          : k.u64(stepsPerSlice);
       const sends = (transfer.sends ? this.#sends : []).map((to) => ({ ...to, now: to.step.value }));
       const receives = (transfer.receives ? this.#receives : []).map((from) => ({
         ...from,
@@ -176,27 +191,36 @@ export class SimpleProtocol implements Protocol {
         },
       });
       k.barrier();
-      for (const { end, step, now } of sends) {
-        const next = now.add(stepsPerSlice);
-        k.if(first, () => {
-          const slot = now.and(STEPS - 1).cast('u32');
-          const cell = k.fieldAddress(end.receiver, ReceiverControl, 'size', slot);
-          k.store('u64', cell, bytes.or(now.add(1).shl(32)));
-          k.setField(end.receiver, ReceiverControl, 'tail', next, { order: 'release' });
-          k.wake(end.doorbell);
-        });
-        step.set(next);
-      }
-      for (const { end, step, now } of receives) {
-        const next = now.add(stepsPerSlice);
-        k.if(first, () => {
-          k.setField(end.sender, SenderControl, 'head', next, { order: 'release' });
-          k.wake(end.doorbell);
-        });
-        step.set(next);
-      }
+      const nextOf = ({ now }: { readonly now: Value<'u64'> }) => now.add(steps);
+      k.if(first, () => {
+        if (sends.length + receives.length === 0) return;
+        // A fence of the whole system takes about a microsecond on GPUs: one has to do for all words.
+        const order = this.ends.withoutProxy === true ? 'relaxed' : 'release';
+        if (order === 'relaxed') k.fence('release', 'system');
+        for (const send of sends) {
+          if (order === 'release') this.#tellSize(send, bytes);
+          k.setField(send.end.receiver, ReceiverControl, 'tail', nextOf(send), { order });
+          k.wake(send.end.doorbell);
+        }
+        for (const receive of receives) {
+          k.setField(receive.end.sender, SenderControl, 'head', nextOf(receive), { order });
+          k.wake(receive.end.doorbell);
+        }
+      });
+      for (const one of [...sends, ...receives]) one.step.set(nextOf(one));
       offset.set(from.add(moved));
+      if (this.ends.withoutProxy !== true || slices === 1) return;
+      left.set(left.value.sub(steps));
+      k.if(isLast, () => loop.break());
     });
+  }
+
+  /** Tells a proxy how much is in the slots of a slice. */
+  #tellSize({ end, now }: { end: SendEnd; now: Value<'u64'> }, bytes: Value<'u64'>): void {
+    const k = this.#k;
+    const slot = now.and(STEPS - 1).cast('u32');
+    const cell = k.fieldAddress(end.receiver, ReceiverControl, 'size', slot);
+    k.store('u64', cell, bytes.or(now.add(1).shl(32)));
   }
 
   /** What was received, with the operands of the reducing load made one. */

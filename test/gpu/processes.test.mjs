@@ -12,6 +12,16 @@ if (deviceCount > 1) TEAMS.push([0, 1], [1, 0, 1]);
 /** Once more as if they did not reach each other's memory. */
 const APART = TEAMS.at(-1).slice(0, 2);
 
+/** Algorithms over connections, with their protocols. */
+const CONNECTED = [
+  ['Ring;AllToAll:Ring', 'LL'],
+  ['Ring;AllToAll:Ring', 'LL128'],
+  ['Ring;AllToAll:Ring', 'Simple'],
+  ['Tree', 'LL128'],
+  ['Tree', 'Simple'],
+  ['PAT', 'Simple'],
+];
+
 let port = 21000 + (process.pid % 4000);
 
 /**
@@ -79,6 +89,19 @@ for (const gpus of [...TEAMS, APART]) {
         assert.equal(end.code, 0);
       }
     });
+
+    for (const [NCCL_ALGO, NCCL_PROTO] of CONNECTED) {
+      // Areas in memory of the host do not take lines of 128 bytes whole.
+      if (apart && NCCL_PROTO === 'LL128') continue;
+      it(`compute it with ${NCCL_ALGO} and ${NCCL_PROTO} (seed ${SEED})`, { timeout: 90_000 }, async () => {
+        const args = [String(SEED), String(Math.ceil(CASES / 5))];
+        const more = { ...env, NCCL_ALGO, NCCL_PROTO };
+        for (const end of await start(gpus, 'computeInAnyOrder', args, { env: more })) {
+          assert.deepEqual(end.last?.result, [], end.errors);
+          assert.equal(end.code, 0);
+        }
+      });
+    }
 
     it('pass messages in a ring', { timeout: 90_000 }, async () => {
       for (const end of await start(gpus, 'ring', [], { env }))

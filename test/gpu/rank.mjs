@@ -5,7 +5,7 @@
 import { cudaDriver } from '#src/device/cuda/driver.js';
 import { Communicator, cuda, group } from '#src/index.js';
 import { unsigned } from '../reference/direct-arithmetic.mjs';
-import { checkRank, describe, prepareRank, randomCase, ways } from './cases.mjs';
+import { checkRank, describe, exactCase, prepareRank, randomCase, ways } from './cases.mjs';
 import { randomFrom } from './random.mjs';
 import { makeVirtualMemory } from './virtual-memory.mjs';
 
@@ -13,11 +13,26 @@ const [task, seed = '1', cases = '20'] = process.argv.slice(2);
 const report = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
 
 /** Random calls in one way; what all ranks send is made again here. */
-async function compute(comm) {
+function compute(comm) {
+  return computeCases(comm, (random, k) => randomCase(random, comm.size, k % 20 === 0 ? 200_000 : 2000));
+}
+
+/** The same for what NCCL_ALGO names: calls whose results do not depend on the order of the ranks. */
+function computeInAnyOrder(comm) {
+  const algorithm = process.env.NCCL_ALGO;
+  const all = ['allReduce', 'allGather', 'reduceScatter', 'broadcast', 'reduce', 'allToAll'];
+  const collectives = { Tree: ['allReduce'], PAT: ['allGather', 'reduceScatter'] }[algorithm] ?? all;
+  const which = { collectives, averages: algorithm !== 'PAT' };
+  return computeCases(comm, (random, k) =>
+    exactCase(random, comm.size, k % 10 === 3 ? 400_000 : 3000, which),
+  );
+}
+
+async function computeCases(comm, makeCase) {
   const random = randomFrom(Number(seed));
   const wrong = [];
   for (let k = 0; k < Number(cases); k++) {
-    const one = randomCase(random, comm.size, k % 20 === 0 ? 200_000 : 2000);
+    const one = makeCase(random, k);
     const how = random.pick(Object.values(ways));
     const states = [];
     for (let rank = 0; rank < comm.size; rank++)
@@ -181,6 +196,7 @@ const comm = await Communicator.fromEnv({
 });
 const tasks = {
   compute,
+  computeInAnyOrder,
   callForEver,
   leaveAlone,
   stayAway,

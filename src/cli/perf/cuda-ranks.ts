@@ -10,14 +10,13 @@ import type { ArrayClass, DeviceBuffer } from '../../communicator/cuda/device-bu
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import type { CudaDriver } from '../../device/cuda/driver.js';
 import { Event, Stream } from '../../device/cuda/stream.js';
-import { TuttiError } from '../../errors/tutti-error.js';
 import { arrayFor } from '../../kernel/numeric.js';
 import { readNvml } from '../../topology/detect/nvml-library.js';
 import type { Combination } from './combinations.js';
 import { CudaTestData } from './cuda-test-data.js';
 import type { DataSegment } from './data-plan.js';
 import { gpuConnections } from './gpu-connection.js';
-import { MessageExchange } from './message-exchange.js';
+import { hypercubeExchange, MessageExchange, neighbourExchange } from './message-exchange.js';
 import type { PerfRanks, Region, Sides, Timed, TimedLoop } from './perf-ranks.js';
 import type { RankPlace } from './report.js';
 import type { CollectiveName } from './sizes.js';
@@ -189,9 +188,9 @@ export class CudaRanks implements PerfRanks<GpuOperation> {
       case 'scatter':
         return prepare.scatter(send, recv, { type, ...rooted });
       case 'sendrecv':
-        return new MessageExchange(comm, send, recv);
-      default:
-        throw new TuttiError('invalidUsage', `${this.#options.collective} cannot be measured on GPUs yet`);
+        return neighbourExchange(comm, send, recv);
+      case 'hypercube':
+        return hypercubeExchange(comm, send, recv);
     }
   }
 

@@ -1,12 +1,8 @@
-/**
- * An all-gather as nccl-tests' hypercube does it: the own block into place, then log2(n) groups, one behind the other, in
- * each of which ranks whose numbers differ in one bit exchange all blocks that they have so far.
- *
- * Source: behaviour of nccl-tests 2.19.6 (hypercube), restated from its description.
- */
+/** The all-gather of hypercube-rounds.ts on host memory. */
 import type { Buffer } from '../../communicator/buffers.js';
 import type { Communicator } from '../../communicator/communicator.js';
 import type { PreparedOperation } from '../../communicator/prepared-operation.js';
+import { hypercubeRounds } from './hypercube-rounds.js';
 
 /** What the measuring loop does with an operation on host memory. */
 export type HostOperation = Pick<PreparedOperation, 'run' | 'start' | 'release'>;
@@ -27,13 +23,11 @@ export function prepareHypercube(comm: Communicator, send: Buffer, recv: Buffer)
       }),
     );
   }
-  for (let mask = 1; mask < size; mask *= 2) {
-    const first = rank & ~(mask - 1);
-    const peer = rank ^ mask;
+  for (const { peer, held, wanted, many } of hypercubeRounds(rank, size)) {
     steps.push(
       comm.prepare.group(() => {
-        void comm.send(blocks(first, mask), peer);
-        void comm.recv(blocks(first ^ mask, mask), peer);
+        void comm.send(blocks(held, many), peer);
+        void comm.recv(blocks(wanted, many), peer);
       }),
     );
   }

@@ -17,7 +17,7 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { type ElementType, REDUCE_OP_NAMES, type ReduceOp } from '../../kernel/element-types.js';
 import { parseInteger, parseSize } from './quantities.js';
-import { COLLECTIVE_NAMES, type CollectiveName, MEASURED, type Sweep } from './sizes.js';
+import { COLLECTIVE_NAMES, type CollectiveName, type Sweep } from './sizes.js';
 import type { Averaging } from './statistics.js';
 import { EACH_SECONDS } from './time-budget.js';
 import { ALL_OPS, ALL_TYPES, elementTypeNamed, TEST_TYPE_NAMES } from './type-names.js';
@@ -537,7 +537,7 @@ function parseCollective(text: string): CollectiveName {
   if (found !== undefined) return found;
   throw new TuttiError(
     'invalidArgument',
-    `unknown collective '${text}'; it must be one of ${MEASURED.host.join(', ')}`,
+    `unknown collective '${text}'; it must be one of ${COLLECTIVE_NAMES.join(', ')}`,
   );
 }
 
@@ -590,8 +590,7 @@ export function perfHelp(): string {
     'Without -g, -n and -t: all GPUs in one process, at least 2 ranks; on host memory one rank per core as a',
     'process, at least 2 and at most 8. Under a launcher (tutti run, mpirun, torchrun, srun) each process is one rank.',
     '',
-    `Collectives: ${MEASURED.cuda.join(' ')} (default all_reduce),`,
-    `on host memory also: ${MEASURED.host.filter((name) => !MEASURED.cuda.includes(name)).join(' ')}`,
+    `Collectives: ${COLLECTIVE_NAMES.join(' ')} (default all_reduce)`,
     '',
     'Sizes are in bytes, with an optional K, M or G (powers of 1024). Without -b, -e, -i and -f the sizes',
     'are 8 bytes to 32 MiB by a factor of 4.',

@@ -20,24 +20,6 @@ export const COLLECTIVE_NAMES = [
   'hypercube',
 ] as const;
 
-const EVERYWHERE = [
-  'all_reduce',
-  'all_gather',
-  'reduce_scatter',
-  'broadcast',
-  'reduce',
-  'alltoall',
-  'gather',
-  'scatter',
-  'sendrecv',
-] as const;
-
-/** Those that `tutti perf` can measure so far. */
-export const MEASURED: Readonly<Record<'host' | 'cuda', readonly CollectiveName[]>> = {
-  host: [...EVERYWHERE, 'hypercube'],
-  cuda: EVERYWHERE,
-};
-
 /** Whether it can be done in one buffer. */
 export function hasInPlace(collective: CollectiveName): boolean {
   return collective !== 'alltoall' && collective !== 'sendrecv';

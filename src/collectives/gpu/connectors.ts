@@ -136,6 +136,6 @@ export class Connectors {
   }
 
   ends(receives: readonly ReceiveEnd[], sends: readonly SendEnd[]): Ends {
-    return { receives, sends, slot: this.slot, buffers: this.#k.u64(this.buffers) };
+    return { receives, sends, slot: this.slot, buffers: this.#k.u64(this.buffers), withoutProxy: true };
   }
 }

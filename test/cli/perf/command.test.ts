@@ -212,7 +212,6 @@ describe('the exit status of tutti perf', () => {
     ['all_reduce -n 2 -t 2', /processes \(-n\) or threads/],
     ['broadcast -n 2 -r 2', /root 2 is not a rank/],
     ['all_reduse', /all_reduse/],
-    ['hypercube -n 2 --device cuda', /cannot be measured on GPUs yet/],
     ['hypercube -n 3', /not 3/],
     ['scatter --device cuda -n 2 --algo Ring', /--algo: scatter has one algorithm only/],
     ['all_reduce -K 3', /-K/],

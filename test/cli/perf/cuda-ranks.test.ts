@@ -6,7 +6,7 @@ import type { DataSegment } from '#src/cli/perf/data-plan.js';
 import { Measurement } from '#src/cli/perf/measure.js';
 import { parsePerfOptions } from '#src/cli/perf/options.js';
 import type { ResultRow } from '#src/cli/perf/report.js';
-import { hasInPlace, MEASURED } from '#src/cli/perf/sizes.js';
+import { COLLECTIVE_NAMES, hasInPlace } from '#src/cli/perf/sizes.js';
 import { TestData } from '#src/cli/perf/test-data.js';
 import { elementBytes } from '#src/cli/perf/type-names.js';
 import type { Stream } from '#src/device/cuda/stream.js';
@@ -63,12 +63,13 @@ async function measure(
 }
 
 describe('perf on GPUs', () => {
-  it.each(MEASURED.cuda)('verifies %s out of place and in place', async (collective) => {
+  it.each(COLLECTIVE_NAMES)('verifies %s out of place and in place', async (collective) => {
+    const [gpus, least] = collective === 'hypercube' ? [[0, 1, 1, 0], 64] : [[0, 1, 1], 96];
     const { rows, failedChecks, leaks } = await measure(
-      `${collective} -b 96 -e 768 -f 8 --iters 1 -w 0`,
-      [0, 1, 1],
+      `${collective} -b ${least} -e ${8 * least} -f 8 --iters 1 -w 0`,
+      gpus,
     );
-    expect(rows.map(({ bytes }) => bytes)).toEqual([96, 768]);
+    expect(rows.map(({ bytes }) => bytes)).toEqual([least, 8 * least]);
     for (const { outOfPlace, inPlace } of rows) {
       expect(outOfPlace.wrong).toBe(0);
       expect(outOfPlace.timeUs).toBeGreaterThan(0);
@@ -83,9 +84,11 @@ describe('perf on GPUs', () => {
     expect(rows.map(({ count }) => count)).toEqual([32, 8]);
     for (const { outOfPlace, inPlace } of rows) expect([outOfPlace.wrong, inPlace!.wrong]).toEqual([0, 0]);
     expect(leaks).toEqual([]);
-    const messages = await measure('sendrecv -b 64 -e 64 -G 2 --iters 2 -w 0', [0, 1]);
-    expect(messages.rows[0]!.outOfPlace.wrong).toBe(0);
-    expect(messages.leaks).toEqual([]);
+    for (const name of ['sendrecv', 'hypercube']) {
+      const messages = await measure(`${name} -b 64 -e 64 -G 2 --iters 2 -w 0`, [0, 1]);
+      expect(messages.rows[0]!.outOfPlace.wrong).toBe(0);
+      expect(messages.leaks).toEqual([]);
+    }
   });
 
   it('times single iterations, waits after every operation, uses unaligned buffers', async () => {
