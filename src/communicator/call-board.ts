@@ -30,6 +30,9 @@ const COUNT = CallEntry.fields.count.offset / 4;
 /** Noted operations that are compared together: few, so that entries of all of them are still there. */
 const MOST_NOTED = 8;
 
+/** Looks at an entry that differs before it counts: some microseconds, longer than stores are on their way. */
+const LOOKS = 1000;
+
 const BOTH_TABLES = ['connected', 'meetings'] as const;
 
 const tableOf = (area: number, name: 'meetings' | 'connected'): number =>
@@ -102,15 +105,20 @@ export class CallBoard {
     if (number === last) return;
     const i32 = this.#i32;
     // First the own ones are seen, then the others' are looked at: two ranks cannot miss each other.
-    Atomics.store(i32, this.#connected + (last & (CALL_ENTRIES - 1)) * WORDS + NUMBER, last);
+    const newest = this.#connected + (last & (CALL_ENTRIES - 1)) * WORDS + NUMBER;
+    Atomics.store(i32, newest, last);
+    Atomics.load(i32, newest);
     this.#compared = last;
     while (number !== last) {
       number = (number + 1) | 0;
       const at = this.#connected + (number & (CALL_ENTRIES - 1)) * WORDS;
-      const count = (i32[at + COUNT]! >>> 0) + i32[at + COUNT + 1]! * 2 ** 32;
-      this.#compare(number, i32[at + SIGNATURE]! >>> 0, count, BOTH_TABLES);
+      this.#compare(number, i32[at + SIGNATURE]! >>> 0, this.#countAt(at), BOTH_TABLES);
     }
   };
+
+  #countAt(at: number): number {
+    return (this.#i32[at + COUNT]! >>> 0) + this.#i32[at + COUNT + 1]! * 2 ** 32;
+  }
 
   #write(at: number, signature: number, count: number): void {
     const i32 = this.#i32;
@@ -131,11 +139,14 @@ export class CallBoard {
     for (const peer of this.#neighbours) {
       for (const table of tables) {
         const at = tableOf(this.#team.areas[peer]!, table) + slot;
-        if (Atomics.load(i32, at + NUMBER) !== number) continue;
-        const other = i32[at + SIGNATURE]! >>> 0;
-        const others = (i32[at + COUNT]! >>> 0) + i32[at + COUNT + 1]! * 2 ** 32;
-        if (other === signature && others === count) continue;
-        throw this.#mismatch(peer, describeCall(signature, count), describeCall(other, others));
+        if (i32[at + NUMBER] !== number) continue;
+        const differs = () => i32[at + SIGNATURE]! >>> 0 !== signature || this.#countAt(at) !== count;
+        // A number may be seen before what was written in front of it, but not for long.
+        let looks = LOOKS;
+        while (differs() && looks > 0 && Atomics.load(i32, at + NUMBER) === number) looks -= 1;
+        if (looks > 0) continue;
+        const other = describeCall(i32[at + SIGNATURE]! >>> 0, this.#countAt(at));
+        throw this.#mismatch(peer, describeCall(signature, count), other);
       }
     }
   }

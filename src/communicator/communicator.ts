@@ -50,6 +50,7 @@ import { OperationQueue } from './operation-queue.js';
 import { PendingGroup } from './pending-group.js';
 import { type Plan, Prepared, type PreparedOperation, type Runner } from './prepared-operation.js';
 import { openProcessTeam } from './process-team.js';
+import { RecentCall } from './recent-call.js';
 import {
   COMMUNICATOR_OPTIONS,
   type CommunicatorOptions,
@@ -127,6 +128,9 @@ const MAX_LOCAL_RANKS = 512;
 
 const NO_OPTIONS: CallOptions = {};
 
+/** In place of the peer of a message. */
+const NO_PEER = -1;
+
 type Arguments = [first: Buffer | null, second?: unknown, third?: unknown];
 
 /** broadcast(buffer, options) or broadcast(send, recv, options): which is it? */
@@ -167,7 +171,7 @@ export class Communicator implements AsyncDisposable {
   /** All that have not been released. */
   readonly #prepared = new Set<Prepared>();
   /** Last operation of each synchronous collective, since loops repeat the same call. */
-  readonly #recent = new Map<string, { key: readonly unknown[]; prepared: Prepared }>();
+  readonly #recent = new Map<string, RecentCall>();
   readonly #gate = new Gate();
   readonly #failure: FailureState;
   readonly #queue: OperationQueue;
@@ -574,8 +578,10 @@ export class Communicator implements AsyncDisposable {
 
   #runCall(name: CallName, args: Arguments): void {
     const { send, recv, options } = readArguments(name, args);
-    const key = [send, recv, send?.length, recv?.length, options.type, options.op, options.root];
-    this.#runRecent(name, key, () => this.#prepareCall(name, args));
+    const recent = this.#recent.get(name);
+    if (recent?.fits(send, recv, options, NO_PEER) === true && !this.#team.sharesThread)
+      recent.prepared.run();
+    else this.#runNew(name, () => [this.#prepareCall(name, args), send, recv, options, NO_PEER]);
   }
 
   /** What is done at once cannot wait for the calls of an open group, nor they for it. */
@@ -589,22 +595,26 @@ export class Communicator implements AsyncDisposable {
 
   #runMessage(kind: Message['kind'], buffer: Buffer, peer: number): void {
     this.#refuseInGroup(`${kind}Sync`);
-    this.#runRecent(kind, [buffer, buffer?.length, peer], () =>
-      this.#prepareMessages([this.#checkMessage(kind, buffer, peer)]),
-    );
+    const recent = this.#recent.get(kind);
+    if (recent?.fits(buffer, null, NO_OPTIONS, peer) === true && !this.#team.sharesThread) {
+      recent.prepared.run();
+    } else {
+      this.#runNew(kind, () => {
+        const prepared = this.#prepareMessages([this.#checkMessage(kind, buffer, peer)]);
+        return [prepared, buffer, null, NO_OPTIONS, peer];
+      });
+    }
   }
 
-  #runRecent(name: string, key: readonly unknown[], prepare: () => Prepared): void {
+  /** Runs a synchronous call that is not the same as the last one of its kind. */
+  #runNew(name: string, prepare: () => ConstructorParameters<typeof RecentCall>): void {
     refuseBlocking(this.#team, `${name}Sync`);
-    let recent = this.#recent.get(name);
-    if (recent === undefined || !recent.key.every((part, i) => part === key[i])) {
-      // First, since the new one may need its memory.
-      this.#recent.delete(name);
-      recent?.prepared.release();
-      recent = { key, prepared: this.#orTell(prepare) };
-      this.#recent.set(name, recent);
-    }
-    recent.prepared.run();
+    // First, since the new one may need its memory.
+    this.#recent.get(name)?.prepared.release();
+    this.#recent.delete(name);
+    const made = new RecentCall(...this.#orTell(prepare));
+    this.#recent.set(name, made);
+    made.prepared.run();
   }
 
   #queueCall(name: CallName, args: Arguments): Promise<void> {
