@@ -133,6 +133,7 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
 
   /** Gives a buffer of `alloc` or `wrap` back, as `buffer.free()` does. */
   free(buffer: DeviceBuffer): void {
+    this.#memory.checkOwn('free', buffer);
     buffer.free();
   }
 
@@ -177,7 +178,15 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     this.#recording = recording;
     try {
       const graph = new RecordedGraph(this.#queue, () => {
-        record();
+        const result: unknown = record();
+        if (result instanceof Promise) {
+          result.catch(() => {});
+          throw new TuttiError(
+            'invalidUsage',
+            'capture: the function must make its calls before it returns; it may not be async',
+            { rank: this.rank },
+          );
+        }
         if ('error' in recording) throw recording.error;
         return recording.works;
       });

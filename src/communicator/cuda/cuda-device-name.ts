@@ -13,7 +13,11 @@ export interface CudaDeviceName {
  */
 export function cuda(index = 0): CudaDeviceName {
   if (Number.isInteger(index) && index >= 0) return { kind: 'cuda', index };
-  throw new TuttiError('invalidArgument', `cuda(${String(index)}): the number of a GPU is an integer from 0`);
+  const given = typeof index === 'string' ? JSON.stringify(index) : String(index);
+  throw new TuttiError(
+    'invalidArgument',
+    `cuda(${given}): the number of a GPU is an integer from 0, as cuda(0)`,
+  );
 }
 
 /** Whether a value was made by `cuda`. */

@@ -22,6 +22,20 @@ export function describeCudaMismatch(
   };
 }
 
+/** Ranks whose processes are stopped (SIGSTOP, a debugger). */
+function stoppedRanks(processes: CudaTeam['processes']): number[] {
+  return [...processes.keys()].filter((peer) => {
+    const process = processes[peer];
+    return process !== undefined && isStopped(process);
+  });
+}
+
+function stoppedText(ranks: readonly number[]): string {
+  return ranks.length === 1
+    ? `the process of ${listRanks(ranks)} is stopped`
+    : `the processes of ${listRanks(ranks)} are stopped`;
+}
+
 /**
  * The time limit of a call has passed, when the rank had begun so many operations. Names the ranks that did not come
  * where that can be known.
@@ -33,19 +47,10 @@ export function describeCudaTimeout(
   operations: number,
 ): { error: TuttiError; trouble: Trouble } {
   const absent = calls.behind(operations);
-  const stopped = [...processes.keys()].filter((peer) => {
-    const process = processes[peer];
-    return process !== undefined && isStopped(process);
-  });
+  const stopped = stoppedRanks(processes);
   const details: string[] = [];
   if (absent.length > 0) details.push(`${listRanks(absent)} did not call it`);
-  if (stopped.length > 0) {
-    details.push(
-      stopped.length === 1
-        ? `the process of ${listRanks(stopped)} is stopped`
-        : `the processes of ${listRanks(stopped)} are stopped`,
-    );
-  }
+  if (stopped.length > 0) details.push(stoppedText(stopped));
   const suspect = stopped[0] ?? absent[0];
   if (suspect === undefined) {
     details.push(
@@ -58,5 +63,24 @@ export function describeCudaTimeout(
     }),
     trouble:
       suspect === undefined ? { kind: 'stalled', culprit: rank } : { kind: 'timeout', culprit: suspect },
+  };
+}
+
+/** The time limit of a call has passed that waited for peers to open memory of this rank. */
+export function describeMappingTimeout(
+  { rank, processes, unanswered }: CudaTeam,
+  call: string,
+  timeoutMs: number,
+): { error: TuttiError; trouble: Trouble } {
+  const stopped = stoppedRanks(processes);
+  const details =
+    unanswered.length > 0 ? [`${listRanks(unanswered)} did not open new buffers of rank ${rank}`] : [];
+  if (stopped.length > 0) details.push(stoppedText(stopped));
+  const culprit = stopped[0] ?? unanswered[0] ?? rank;
+  return {
+    error: new TuttiError('timeout', `${call}: not begun after ${timeoutMs} ms; ${details.join('; ')}`, {
+      rank: culprit,
+    }),
+    trouble: { kind: 'timeout', culprit },
   };
 }

@@ -6,7 +6,7 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import { describeTrouble } from '../diagnosis.js';
 import type { Trouble } from '../team.js';
 import type { CallMismatch } from './call-boards.js';
-import { describeCudaMismatch, describeCudaTimeout } from './cuda-diagnosis.js';
+import { describeCudaMismatch, describeCudaTimeout, describeMappingTimeout } from './cuda-diagnosis.js';
 import type { CudaTeam } from './cuda-team.js';
 
 export class CudaFailure {
@@ -62,12 +62,12 @@ export class CudaFailure {
       throw this.failWith(describeTrouble({ kind: 'left', culprit }, this.#team.rank));
   }
 
-  /** Records the failure; with `trouble`, this rank is the first to know and tells the others. */
-  failWith(error: TuttiError, trouble?: Trouble): TuttiError {
+  /** Records the failure; with `trouble`, this rank is the first to know and tells the others, with the detail. */
+  failWith(error: TuttiError, trouble?: Trouble, detail = error.message): TuttiError {
     if (this.#error !== undefined) return this.#error;
     this.#error = error;
     this.#team.calls.raiseAbort(trouble ?? { kind: 'aborted', culprit: error.rank ?? this.#team.rank });
-    if (trouble !== undefined) this.#team.tell(trouble, error.message);
+    if (trouble !== undefined) this.#team.tell(trouble, detail === '' ? undefined : detail);
     this.#onFailure(error);
     return error;
   }
@@ -93,6 +93,16 @@ export class CudaFailure {
     return this.failWith(error, trouble);
   }
 
+  /** Keeps the time limit of a call that waits for peers to open memory, until the returned function is called. */
+  limitMapping(call: string): () => void {
+    if (this.#timeoutMs === 0) return () => {};
+    const timer = setTimeout(() => {
+      const { error, trouble } = describeMappingTimeout(this.#team, call, this.#timeoutMs);
+      this.failWith(error, trouble);
+    }, this.#timeoutMs);
+    return () => clearTimeout(timer);
+  }
+
   /** A meeting of all ranks on the host has failed, which names who did not come. */
   meetingFailed(error: unknown): TuttiError {
     if (this.#error !== undefined) return this.#error;
@@ -111,12 +121,13 @@ export class CudaFailure {
   /** This rank gives up for a reason of its own. */
   abort(reason: string): void {
     const trouble: Trouble = { kind: 'aborted', culprit: this.#team.rank };
-    this.failWith(describeTrouble(trouble, this.#team.rank, reason), trouble);
+    this.failWith(describeTrouble(trouble, this.#team.rank, reason), trouble, reason);
   }
 
   /** This rank closes while others wait for it. */
   leave(): void {
     const trouble: Trouble = { kind: 'left', culprit: this.#team.rank };
-    this.failWith(describeTrouble(trouble, this.#team.rank), trouble);
+    // The kind says it all.
+    this.failWith(describeTrouble(trouble, this.#team.rank), trouble, '');
   }
 }

@@ -5,8 +5,9 @@
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { pointerFacts } from '../../device/cuda/device-memory.js';
 import { bytesFrom } from '../../device/cuda/foreign-memory.js';
+import type { Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
-import type { Buffer } from '../buffers.js';
+import { type Buffer, className } from '../buffers.js';
 import type { Completions } from './completions.js';
 import type { CudaFailure } from './cuda-failure.js';
 import type { CudaTeam } from './cuda-team.js';
@@ -46,8 +47,15 @@ export class CudaMemory implements BufferOwner {
   /** A buffer of zeros. */
   allocate<B extends Buffer>(ArrayType: ArrayClass<B>, length: number): DeviceBuffer<B> {
     const bytes = this.#bytesOf('alloc', ArrayType, length);
+    if (this.#queue.isCapturing) {
+      throw new TuttiError(
+        'invalidUsage',
+        'alloc: memory cannot be taken while a graph is recorded; make the buffer before',
+        { rank: this.#team.rank },
+      );
+    }
     const address = this.#orRank('alloc', () => this.#team.allocate(Math.max(1, bytes)));
-    if (bytes > 0) this.#queue.stream.fill(address, 0, bytes);
+    if (bytes > 0) this.#queue.clear(address, bytes);
     return this.#make(ArrayType, length, { address, bytes, foreign: false, freed: false });
   }
 
@@ -114,27 +122,33 @@ export class CudaMemory implements BufferOwner {
   }
 
   async copyIn(to: DeviceBuffer, from: Buffer): Promise<void> {
-    if (to.length === 0) return;
-    await this.#copy('copyFrom', to, () => this.#queue.stream.copyIn(to.address, from));
+    if (to.length > 0) await this.#copy('copyFrom', to, (stream) => stream.copyIn(to.address, from));
   }
 
   async copyOut(from: DeviceBuffer, to: Buffer): Promise<void> {
-    if (from.length === 0) return;
-    await this.#copy('copyTo', from, () => this.#queue.stream.copyOut(to, from.address));
+    if (from.length > 0) await this.#copy('copyTo', from, (stream) => stream.copyOut(to, from.address));
   }
 
-  /**
-   * Copies when everything before is done: the driver may block this thread until the stream has come to a copy, and
-   * the stream may wait for other ranks of this thread.
-   */
-  async #copy(call: string, buffer: DeviceBuffer, act: () => void): Promise<void> {
+  async #copy(call: string, buffer: DeviceBuffer, act: (stream: Stream) => void): Promise<void> {
     this.#failure.checkOwn();
-    await this.#queue.drained(call);
-    if (buffer.freed) {
-      throw new TuttiError('invalidUsage', `${call}: the buffer was given back`, { rank: this.#team.rank });
-    }
-    await this.#queue.inOrder(act);
+    await this.#queue.inOrder(call, (stream) => {
+      if (buffer.freed) {
+        throw new TuttiError('invalidUsage', `${call}: the buffer was given back`, { rank: this.#team.rank });
+      }
+      act(stream);
+    });
     await this.#completions.after(this.#queue.stream.handle, call);
+  }
+
+  /** Throws `invalidArgument` for what is no buffer of this communicator. */
+  checkOwn(call: string, buffer: unknown): void {
+    if (buffer instanceof DeviceBuffer && buffer.owner === this) return;
+    const what = buffer instanceof DeviceBuffer ? 'a buffer of another communicator' : className(buffer);
+    throw new TuttiError(
+      'invalidArgument',
+      `${call}: what is due is a buffer of this communicator (comm.alloc, comm.wrap), not ${what}`,
+      { rank: this.#team.rank },
+    );
   }
 
   takeBack(buffer: DeviceBuffer): void {

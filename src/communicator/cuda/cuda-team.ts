@@ -52,6 +52,8 @@ export interface CudaTeam extends Control {
   nameOf(buffer: DeviceBuffer, address: number): number | bigint;
   /** Settles when all memory that was allocated or adopted so far can be named. Undefined: that is now. */
   mapped(): Promise<void> | undefined;
+  /** Ranks for which `mapped` waits. */
+  readonly unanswered: readonly number[];
 
   /** A rank that has left and will not make this rank's next call, or undefined. */
   departed(): number | undefined;

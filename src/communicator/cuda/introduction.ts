@@ -1,12 +1,14 @@
 /** What ranks on GPUs that are processes tell each other when they meet, and what they have to agree on. */
 import type { Bootstrap } from '../../bootstrap/bootstrap.js';
-import { TuttiError } from '../../errors/tutti-error.js';
+import { type ErrorCode, TuttiError } from '../../errors/tutti-error.js';
 import type { ProcessIdentity } from '../../system/process-liveness.js';
 import type { RankGpu } from './gpu-team.js';
 
 /** What kept a rank from its step, if anything did. */
 export interface Report {
   readonly problem?: string;
+  /** Its code, where it is no error of the driver. */
+  readonly code?: ErrorCode;
 }
 
 /** What a rank tells the others about itself. Plain JSON: it is sent once. */
@@ -35,9 +37,8 @@ export interface Introduction extends Report, RankGpu {
 export function checkReports(reports: readonly Report[]): void {
   const culprit = reports.findIndex(({ problem }) => problem !== undefined);
   if (culprit < 0) return;
-  throw new TuttiError('unhandledCudaError', `rank ${culprit}: ${reports[culprit]!.problem}`, {
-    rank: culprit,
-  });
+  const { problem, code = 'unhandledCudaError' } = reports[culprit]!;
+  throw new TuttiError(code, `rank ${culprit}: ${problem}`, { rank: culprit });
 }
 
 /** Throws `invalidUsage` when the ranks' processes cannot reach each other's GPUs. */

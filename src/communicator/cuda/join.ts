@@ -8,6 +8,14 @@ import { isCudaDeviceName } from './cuda-device-name.js';
 import { gpuProgramsFor } from './gpu-programs.js';
 import { openCudaProcessTeam } from './process-cuda-team.js';
 
+function inWords(name: unknown): string {
+  return typeof name === 'object'
+    ? (JSON.stringify(name) ?? 'undefined')
+    : typeof name === 'string'
+      ? `'${name}'`
+      : String(name);
+}
+
 /**
  * The communicator of a bootstrap on the GPU that `name` stands for. Throws on all ranks what any of them meets: no
  * driver, no such GPU, no room, GPUs that do not reach each other.
@@ -19,7 +27,7 @@ export async function joinOnGpu(
 ): Promise<CudaCommunicator> {
   const open = () => {
     if (!isCudaDeviceName(name)) {
-      throw new TuttiError('invalidArgument', `device is ${String(name)}; it must be a GPU as cuda(0)`);
+      throw new TuttiError('invalidArgument', `device is ${inWords(name)}; it must be a GPU as cuda(0)`);
     }
     const driver = cudaDriver();
     return { driver, device: driver.device(name.index) };

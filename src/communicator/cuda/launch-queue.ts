@@ -7,7 +7,6 @@
  * calls this thread has not made yet; one whose buffers peers have not mapped yet waits for them. Those behind it wait
  * too.
  */
-import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { Event, ForeignStream, Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { CallRecord } from './call-boards.js';
@@ -15,17 +14,17 @@ import type { Completions } from './completions.js';
 import type { CudaFailure } from './cuda-failure.js';
 import type { Launchable } from './cuda-operation.js';
 import type { CudaTeam } from './cuda-team.js';
+import { addWork, isIdle, removeWork } from './device-work.js';
 import { type Polled, pollSoon } from './poller.js';
 
 /** A stream of another library: its handle (CUstream, cudaStream_t). */
 export type StreamHandle = number | bigint;
 
-/** The streams into which this process puts kernels that wait for each other, by GPU. */
-const streamsOf = new WeakMap<CudaDevice, Set<Stream>>();
-
-function isIdle(device: CudaDevice): boolean {
-  for (const stream of streamsOf.get(device) ?? []) if (!stream.isIdle) return false;
-  return true;
+/** Whether a number can be a stream's handle: one of the common ones, or an address; the driver crashes on others. */
+function mayBeStream(handle: number): boolean {
+  return (
+    Number.isSafeInteger(handle) && handle >= 0 && (handle <= 2 || (handle >= 65536 && handle % 8 === 0))
+  );
 }
 
 export class LaunchQueue {
@@ -57,13 +56,7 @@ export class LaunchQueue {
     this.#onForeign = onForeign;
     this.stream = new Stream(team.device);
     this.#last = this.stream;
-    this.#register(this.stream);
-  }
-
-  #register(stream: Stream): void {
-    let streams = streamsOf.get(this.#team.device);
-    if (streams === undefined) streamsOf.set(this.#team.device, (streams = new Set()));
-    streams.add(stream);
+    addWork(team.device, this.stream);
   }
 
   /** The stream that a call means. Throws `invalidArgument` for one of another GPU. */
@@ -76,7 +69,7 @@ export class LaunchQueue {
     const { device, rank } = this.#team;
     const context: [number] = [0];
     device.makeCurrent();
-    const code = Number.isSafeInteger(number) ? device.calls.functions.cuStreamGetCtx(number, context) : -1;
+    const code = mayBeStream(number) ? device.calls.functions.cuStreamGetCtx(number, context) : -1;
     if (code !== 0 || context[0] !== device.context) {
       const what =
         code === 0 ? `belongs to another GPU than ${device.label}` : 'is none that the driver knows';
@@ -84,7 +77,7 @@ export class LaunchQueue {
     }
     const stream = new ForeignStream(device, number);
     this.#foreign.set(number, stream);
-    this.#register(stream);
+    addWork(device, stream);
     this.#onForeign(stream.mark.handle);
     return stream;
   }
@@ -132,23 +125,30 @@ export class LaunchQueue {
         { rank: this.#team.rank },
       );
     }
-    const launched = this.#inTurn(work, stream, this.#turn, compares);
-    const turn = launched
+    return this.#takeTurn(this.#inTurn(work, stream, this.#turn, compares));
+  }
+
+  /** What comes later waits until this is done. */
+  #takeTurn(act: Promise<void>): Promise<void> {
+    const turn = act
       .catch(() => {})
       .then(() => {
         if (this.#turn === turn) this.#turn = undefined;
       });
     this.#turn = turn;
-    return launched;
+    return act;
   }
 
   /** Puts work into a stream now. Throws `invalidUsage` when it would have to wait. */
   launchNow(work: Launchable, stream: Stream): void {
-    // Who does not wait for others is compared by what it leaves on its board.
-    if (this.#submit(work, stream, false) === undefined) return;
+    if (this.#capturing || this.isReady(work)) {
+      // Who does not wait for others is compared by what it leaves on its board.
+      this.#submit(work, stream, false);
+      return;
+    }
     throw new TuttiError(
       'invalidUsage',
-      `${work.name}: run() came before earlier calls, or the loading of its kernel, were done; await its \`ready\` first, or use start()`,
+      `${work.name}: run() came before earlier calls or copies, or the loading of its kernel, were done; await them and its \`ready\` first, or use start()`,
       { rank: this.#team.rank },
     );
   }
@@ -156,7 +156,7 @@ export class LaunchQueue {
   /** Settles when a launch of it would happen at once. */
   async becomeReady(work: Launchable): Promise<void> {
     await this.#turn;
-    await this.#team.mapped();
+    await this.#mapped(work.name);
     while (!work.isLoaded && !isIdle(this.#team.device)) await this.#idle();
     this.#failure.check();
     // What only makes it cheaper to launch is not worth waiting for.
@@ -172,11 +172,23 @@ export class LaunchQueue {
     await before;
     this.#failure.check();
     if (compares) await this.#compare(work);
-    await this.#team.mapped();
+    await this.#mapped(work.name);
     this.#failure.check();
     while (!this.#mayLoad(work)) await this.#idle();
     this.#failure.check();
     this.#launch(work, stream);
+  }
+
+  /** Settles when the peers have all buffers; at the time limit the communicator has failed. */
+  async #mapped(call: string): Promise<void> {
+    const waiting = this.#team.mapped();
+    if (waiting === undefined) return;
+    const end = this.#failure.limitMapping(call);
+    try {
+      await waiting;
+    } finally {
+      end();
+    }
   }
 
   /** All ranks tell each other what they are about to do. Throws where they do not agree. */
@@ -225,14 +237,26 @@ export class LaunchQueue {
   }
 
   #launch(work: Launchable, stream: Stream): void {
-    if (stream !== this.#last) this.#follow(stream);
+    // A recorded graph depends on nothing that happened before; whoever launches it sees to the order.
     if (this.#capturing) {
+      if (stream !== this.stream) {
+        throw new TuttiError(
+          'invalidUsage',
+          `${work.name}: a call that is recorded goes into the graph and names no stream; name it to graph.run(stream)`,
+          { rank: this.#team.rank },
+        );
+      }
       work.launch(stream.handle, true);
       return;
     }
+    const before = this.#last;
+    if (stream !== before) this.#follow(stream);
     this.#begin(work);
     this.#put(work, stream, stream !== this.stream);
-    if (stream instanceof ForeignStream) stream.marked();
+    if (!(stream instanceof ForeignStream)) return;
+    stream.marked();
+    // Nothing was done yet: what comes next still follows what was.
+    if (stream.isCaptured) this.#last = before;
   }
 
   /** Puts work into a stream that others may wait for: where that fails the communicator has failed, for all. */
@@ -252,26 +276,43 @@ export class LaunchQueue {
 
   /** Lets a stream wait for the last launch, which went into another one. */
   #follow(stream: Stream): void {
-    // A recorded graph depends on nothing that happened before; whoever launches it sees to the order.
-    if (!this.#capturing && !stream.isCapturing) {
-      const last = this.#last;
-      if (last instanceof ForeignStream) {
-        if (!last.wasCaptured) stream.waitFor(last.mark);
-      } else if (!last.isCapturing) {
-        this.#bridge ??= new Event(this.#team.device);
-        this.#bridge.record(last.handle);
-        stream.waitFor(this.#bridge);
-      }
-    }
+    const last = this.#last;
     this.#last = stream;
+    if (stream.isCapturing) return;
+    if (last instanceof ForeignStream) stream.waitFor(last.mark);
+    else if (!last.isCapturing) {
+      this.#bridge ??= new Event(this.#team.device);
+      this.#bridge.record(last.handle);
+      stream.waitFor(this.#bridge);
+    }
   }
 
-  /** Puts a call that is no launch of ours (a copy, a graph) into the own stream, in its turn. */
-  async inOrder(act: (stream: Stream) => void): Promise<void> {
-    await this.#turn;
+  /**
+   * Does something in the own stream (a copy) when everything before is done; what is called later waits for it: the
+   * driver may block this thread until the stream has come to it, and no kernel may lie in between that waits for others.
+   */
+  inOrder(call: string, act: (stream: Stream) => void): Promise<void> {
+    return this.#takeTurn(this.#alone(call, act, this.#turn));
+  }
+
+  async #alone(call: string, act: (stream: Stream) => void, before: Promise<void> | undefined) {
+    await before;
     this.#failure.checkOwn();
     if (this.#last !== this.stream) this.#follow(this.stream);
+    await this.#completions.after(this.stream.handle, call);
+    this.#failure.checkOwn();
     act(this.stream);
+  }
+
+  /**
+   * Sets fresh memory to zeros before everything that is called later, in whatever stream, and where the GPU has nothing
+   * to do at once.
+   */
+  clear(address: number, bytes: number): void {
+    const idle = isIdle(this.#team.device);
+    if (this.#last !== this.stream) this.#follow(this.stream);
+    this.stream.fill(address, 0, bytes);
+    if (idle) this.stream.synchronize();
   }
 
   /** What is called inside `record` is recorded instead of being done. */
@@ -302,8 +343,7 @@ export class LaunchQueue {
   }
 
   close(): void {
-    const streams = streamsOf.get(this.#team.device);
-    for (const stream of [this.stream, ...this.#foreign.values()]) streams?.delete(stream);
+    for (const stream of [this.stream, ...this.#foreign.values()]) removeWork(this.#team.device, stream);
     for (const stream of this.#foreign.values()) stream.destroy();
     this.#bridge?.destroy();
     this.stream.destroy();

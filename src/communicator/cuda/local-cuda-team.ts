@@ -13,6 +13,7 @@ import { createLocalControls } from '../local-control.js';
 import { boardHeap } from './board-heap.js';
 import { CallBoards, isBehind } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
+import { areIdle, whenIdle } from './device-work.js';
 import type { GpuPrograms } from './gpu-programs.js';
 import { checkSharing, gpuTeam } from './gpu-team.js';
 import { RankResources } from './rank-resources.js';
@@ -23,7 +24,7 @@ function describeTeam(devices: readonly CudaDevice[], onHost: boolean): string {
     distinct.length === 1
       ? `on ${distinct[0]!.label}`
       : `on GPUs ${distinct.map(({ index }) => index).join(', ')} (${distinct[0]!.name}), which ${onHost ? 'meet in memory of the host' : "reach each other's memory"}`;
-  return `${devices.length} ranks of one process ${where}`;
+  return devices.length === 1 ? `one rank ${where}` : `${devices.length} ranks of one process ${where}`;
 }
 
 export interface LocalCudaTeamOptions {
@@ -71,7 +72,9 @@ export function createLocalCudaTeams(
   const left = new Set<number>();
   const departures: (() => void)[] = [];
   const spansDevices = new Set(devices).size > 1;
-  const heaps = devices.map((device) => new DeviceHeap(device, { chunkBytes }));
+  const heaps = devices.map(
+    (device) => new DeviceHeap(device, { chunkBytes, whenIdle: (act) => whenIdle(devices, act) }),
+  );
 
   return devices.map((device, rank): CudaTeam => {
     const { kernels, words, overlaps } = ranks[rank]!;
@@ -114,6 +117,7 @@ export function createLocalCudaTeams(
       nameOf: ({ allocation }, address) =>
         onHost || (allocation.foreign && !reachable.has(allocation.address)) ? STAGED : address,
       mapped: () => undefined,
+      unanswered: [],
       departed: () => {
         if (left.has(rank)) return undefined;
         for (const one of left) if (!isBehind(own.begun, calls[one]!.begun)) return one;
@@ -131,8 +135,13 @@ export function createLocalCudaTeams(
       close: async () => {
         // Memory goes when the last rank has left: until then others may still look at it.
         if (!control.leave()) return;
-        for (const one of heaps) one.close();
-        for (const one of ranks) one.close();
+        const given = whenIdle(devices, () => {
+          for (const one of heaps) one.close();
+          for (const one of ranks) one.close();
+        });
+        // Another communicator may wait for calls that come after this one: nobody waits for it here.
+        if (areIdle(devices)) await given;
+        else given.catch(() => {});
       },
     };
   });

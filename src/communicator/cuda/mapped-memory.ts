@@ -9,6 +9,7 @@ import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { DeviceMemory, ipcHandle, OpenedMemory, pointerFacts } from '../../device/cuda/device-memory.js';
 import { Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { whenIdle } from './device-work.js';
 import type { PeerMessage, PeerMessages } from './peer-messages.js';
 
 /** An allocation of this rank that peers open. */
@@ -18,8 +19,10 @@ interface Announced {
   readonly bytes: number;
   /** Buffers and chunks that need it. */
   users: number;
-  /** Peers that have not answered the last message about it. */
-  readonly waiting: Set<number>;
+  /** Peers that have not answered that they have it. */
+  readonly opening: Set<number>;
+  /** Peers that may have it still, while it is taken back. */
+  readonly closing: Set<number>;
   /** Called when peers do not have it any more. */
   gone?: () => void;
 }
@@ -36,12 +39,16 @@ export class MappedMemory {
   readonly #isLocal: (rank: number) => boolean;
   readonly #table: DeviceMemory;
   readonly #uploads: Stream;
+  /** By where they start. */
   readonly #announced = new Map<number, Announced>();
+  /** By slot, also those that are being taken back: their slots are not free yet. */
+  readonly #slotsTaken = new Map<number, Announced>();
   readonly #freeSlots: number[] = [];
   #slots = 0;
   readonly #opened = new Map<string, Opened>();
+  /** What peers take back, until it can be closed. */
+  readonly #closing = new Set<OpenedMemory>();
   #messages: PeerMessages | undefined;
-  #pending = 0;
   #ready: { promise: Promise<void>; resolve: () => void } | undefined;
   #onProblem: (rank: number, problem: string) => void = () => {};
 
@@ -76,27 +83,24 @@ export class MappedMemory {
     return this.#ready?.promise;
   }
 
-  #expect(count: number): void {
-    if (count === 0) return;
-    if (this.#pending === 0) {
-      let resolve!: () => void;
-      const promise = new Promise<void>((done) => {
-        resolve = done;
-      });
-      this.#ready = { promise, resolve };
-      this.#messages?.awaitAnswers(1);
-    }
-    this.#pending += count;
+  /** Peers whose answers are due: that they have what was announced. */
+  get unanswered(): number[] {
+    const peers = [...this.#slotsTaken.values()].flatMap(({ opening }) => [...opening]);
+    return [...new Set(peers)].sort((a, b) => a - b);
   }
 
-  #answered(): void {
-    this.#pending -= 1;
-    if (this.#pending === 0) this.giveUp();
+  #expect(): void {
+    if (this.#ready !== undefined) return;
+    let resolve!: () => void;
+    const promise = new Promise<void>((done) => {
+      resolve = done;
+    });
+    this.#ready = { promise, resolve };
+    this.#messages?.awaitAnswers(1);
   }
 
   /** Nobody waits for answers any more. */
   giveUp(): void {
-    this.#pending = 0;
     if (this.#ready === undefined) return;
     this.#messages?.awaitAnswers(-1);
     this.#ready.resolve();
@@ -110,6 +114,8 @@ export class MappedMemory {
       known.users += 1;
       return;
     }
+    const peers = this.#messages?.peers ?? [];
+    const handle = peers.every((peer) => this.#isLocal(peer)) ? '' : ipcHandle(this.#device, start);
     const slot = this.#freeSlots.pop() ?? this.#slots++;
     if (slot >= MAP_SLOTS) {
       this.#slots = MAP_SLOTS;
@@ -119,11 +125,10 @@ export class MappedMemory {
         { rank: this.#rank },
       );
     }
-    const peers = this.#messages?.peers ?? [];
-    const entry: Announced = { slot, start, bytes, users: 1, waiting: new Set(peers) };
-    const handle = peers.every((peer) => this.#isLocal(peer)) ? '' : ipcHandle(this.#device, start);
+    const entry: Announced = { slot, start, bytes, users: 1, opening: new Set(peers), closing: new Set() };
     this.#announced.set(start, entry);
-    this.#expect(peers.length);
+    this.#slotsTaken.set(slot, entry);
+    if (peers.length > 0) this.#expect();
     this.#messages?.sendAll({ type: 'map', slot, handle, address: start });
   }
 
@@ -135,18 +140,23 @@ export class MappedMemory {
     if (entry.users > 0) return undefined;
     this.#announced.delete(start);
     const peers = this.#messages?.peers ?? [];
-    if (peers.length === 0) return undefined;
-    for (const peer of peers) entry.waiting.add(peer);
+    if (peers.length === 0) {
+      this.#release(entry);
+      return undefined;
+    }
+    for (const peer of peers) entry.closing.add(peer);
     const gone = new Promise<void>((resolve) => {
       entry.gone = resolve;
     });
-    this.#leaving.set(entry.slot, entry);
     this.#messages!.sendAll({ type: 'unmap', slot: entry.slot });
     return gone;
   }
 
-  /** Allocations that are being taken back, by slot. */
-  readonly #leaving = new Map<number, Announced>();
+  #release(entry: Announced): void {
+    this.#slotsTaken.delete(entry.slot);
+    this.#freeSlots.push(entry.slot);
+    entry.gone?.();
+  }
 
   /** The name of an address for the peers. */
   nameOf(address: number): bigint {
@@ -169,32 +179,44 @@ export class MappedMemory {
         this.#open(peer, message);
         return;
       case 'unmap':
-        this.#opened.get(`${peer} ${message.slot}`)?.memory?.close();
-        this.#opened.delete(`${peer} ${message.slot}`);
-        this.#messages?.send(peer, { type: 'unmapped', slot: message.slot });
+        this.#close(peer, message.slot);
         return;
       case 'mapped': {
         if (message.problem !== undefined) this.#onProblem(peer, message.problem);
-        for (const entry of this.#announced.values()) {
-          if (entry.slot === message.slot && entry.waiting.delete(peer)) this.#answered();
-        }
+        // It may be on its way back already: the answer is due all the same.
+        this.#slotsTaken.get(message.slot)?.opening.delete(peer);
+        if (this.unanswered.length === 0) this.giveUp();
         return;
       }
       case 'unmapped': {
-        const entry = this.#leaving.get(message.slot);
-        entry?.waiting.delete(peer);
-        if (entry === undefined || entry.waiting.size > 0) return;
-        this.#leaving.delete(message.slot);
-        this.#freeSlots.push(message.slot);
-        entry.gone?.();
+        const entry = this.#slotsTaken.get(message.slot);
+        if (entry?.closing.delete(peer) === true && entry.closing.size === 0) this.#release(entry);
         return;
       }
       default:
     }
   }
 
+  /**
+   * Lets go of a peer's allocation. The driver waits for the GPU to do so, and kernels there may wait for calls that the
+   * peer makes only when its own memory is taken over: so it is done when nothing is under way.
+   */
+  #close(peer: number, slot: number): void {
+    const key = `${peer} ${slot}`;
+    const opened = this.#opened.get(key);
+    this.#opened.delete(key);
+    if (opened?.memory !== undefined) this.#closing.add(opened.memory);
+    const answer = () => this.#messages?.send(peer, { type: 'unmapped', slot });
+    whenIdle([this.#device], () => {
+      if (opened?.memory !== undefined && this.#closing.delete(opened.memory)) opened.memory.close();
+    }).then(answer, answer);
+  }
+
   #open(peer: number, { slot, handle, address }: Extract<PeerMessage, { type: 'map' }>): void {
     try {
+      if (!Number.isInteger(slot) || slot < 0 || slot >= MAP_SLOTS) {
+        throw new TuttiError('internalError', `there is no slot ${String(slot)}`, { rank: this.#rank });
+      }
       const local = this.#isLocal(peer);
       const memory = local
         ? undefined
@@ -214,9 +236,11 @@ export class MappedMemory {
   closeOpened(): void {
     for (const { memory } of this.#opened.values()) memory?.close();
     this.#opened.clear();
+    for (const memory of this.#closing) memory.close();
+    this.#closing.clear();
     this.giveUp();
-    for (const { gone } of this.#leaving.values()) gone?.();
-    this.#leaving.clear();
+    for (const { gone } of this.#slotsTaken.values()) gone?.();
+    this.#slotsTaken.clear();
   }
 
   close(): void {

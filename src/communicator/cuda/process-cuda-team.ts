@@ -14,6 +14,7 @@ import type { Settings } from '../settings.js';
 import { boardHeap } from './board-heap.js';
 import { CallBoards, isBehind } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
+import { areIdle, whenIdle } from './device-work.js';
 import type { GpuPrograms } from './gpu-programs.js';
 import { gpuTeam } from './gpu-team.js';
 import { MappedMemory } from './mapped-memory.js';
@@ -101,11 +102,14 @@ export async function openCudaProcessTeam(
       ...rest,
       onAdd: (chunk) => memory?.announce(chunk.memory.address, chunk.memory.bytes),
       onRemove: (chunk) => memory?.withdraw(chunk.memory.address),
+      whenIdle: (act) => whenIdle([device], act),
     });
     /** Allocations of foreign buffers, by the buffer's address. */
     const adopted = new Map<number, number[]>();
     const { kernels, words, overlaps } = resources;
     const { leave, close } = meeting;
+    /** Some GPU is busy with another communicator while this one is closed. */
+    let othersWait = false;
     return {
       rank,
       size,
@@ -147,6 +151,9 @@ export async function openCudaProcessTeam(
       },
       nameOf: (_buffer, address) => memory?.nameOf(address) ?? STAGED,
       mapped: () => memory?.settled,
+      get unanswered() {
+        return memory?.unanswered ?? [];
+      },
       departed: () => {
         for (const [peer, count] of left) if (!isBehind(calls.begun, count)) return peer;
         return undefined;
@@ -158,7 +165,8 @@ export async function openCudaProcessTeam(
         links.sendAll({ type: 'leaving', operations: calls.begun });
         if ([...left.values()].some((count) => isBehind(calls.begun, count))) return false;
         try {
-          await control.barrier('close');
+          const idle = await control.allGather(Uint8Array.of(areIdle([device]) ? 1 : 0), 'close');
+          othersWait = idle.some(([one]) => one === 0);
           return true;
         } catch {
           // A rank that is gone cannot be waited for.
@@ -166,20 +174,30 @@ export async function openCudaProcessTeam(
         }
       },
       close: async (graceful) => {
-        leave();
-        memory?.closeOpened();
-        // Nobody's memory may go while others have it open.
-        const all =
-          graceful &&
-          (await control.barrier('cuda memory').then(
-            () => true,
-            () => false,
-          ));
-        heap.close();
-        memory?.close();
-        links.close();
-        close(all);
-        await bootstrap.close();
+        const giveBack = async () => {
+          await whenIdle([device], () => {
+            leave();
+            memory?.closeOpened();
+          });
+          // Nobody's memory may go while others have it open.
+          const all =
+            graceful &&
+            (await control.barrier('cuda memory').then(
+              () => true,
+              () => false,
+            ));
+          await whenIdle([device], () => {
+            heap.close();
+            memory?.close();
+            close(all);
+          });
+          links.close();
+          await bootstrap.close();
+        };
+        const given = giveBack();
+        // Another communicator may wait for calls that come after this one, at some rank: nobody waits for it here.
+        if (!othersWait && areIdle([device])) await given;
+        else given.catch(() => {});
       },
     };
   } catch (error) {

@@ -56,7 +56,7 @@ function attempt<T>(act: () => T): T | Report {
   try {
     return act();
   } catch (error) {
-    return { problem: textOf(error) };
+    return { problem: textOf(error), ...(TuttiError.is(error) ? { code: error.code } : {}) };
   }
 }
 

@@ -17,6 +17,9 @@ const ATTRIBUTE = {
   canMapHostMemory: 19,
 } as const;
 
+/** CU_STREAM_LEGACY (1, also 0) and CU_STREAM_PER_THREAD (2) stand for a stream of whatever context is current. */
+const LAST_COMMON_STREAM = 2;
+
 /** CUdevice_P2PAttribute: atomic operations on the other GPU's memory, which NVLink has and PCIe lacks. */
 const P2P_NATIVE_ATOMICS = 3;
 
@@ -133,6 +136,12 @@ export class CudaDevice {
   /** Calls of this thread mean this GPU from here on. */
   makeCurrent(): void {
     this.calls.makeCurrent(this.#context);
+  }
+
+  /** The same for calls that work in a stream, which says which GPU it belongs to; some handles mean the current one's. */
+  makeCurrentFor(stream: number): void {
+    if (stream <= LAST_COMMON_STREAM) this.calls.makeCurrent(this.#context);
+    else this.calls.expectCurrent(this.#context);
   }
 
   /** Whether kernels here may use the memory of another GPU. */

@@ -27,6 +27,8 @@ export interface DeviceHeapOptions {
   readonly onAdd?: (chunk: Chunk) => void;
   /** Told of every chunk that is about to go; it goes when the promise settles. */
   readonly onRemove?: (chunk: Chunk) => Promise<void> | undefined;
+  /** Does something when the driver, which waits for the GPU to free memory, does not have to; at once by default. */
+  readonly whenIdle?: (act: () => void) => unknown;
 }
 
 export class DeviceHeap {
@@ -37,12 +39,14 @@ export class DeviceHeap {
   readonly #chunkBytes: number;
   readonly #onAdd: (chunk: Chunk) => void;
   readonly #onRemove: (chunk: Chunk) => Promise<void> | undefined;
+  readonly #whenIdle: (act: () => void) => unknown;
 
   constructor(device: CudaDevice, options: DeviceHeapOptions = {}) {
     this.#device = device;
     this.#chunkBytes = options.chunkBytes ?? CHUNK_BYTES;
     this.#onAdd = options.onAdd ?? (() => {});
     this.#onRemove = options.onRemove ?? (() => undefined);
+    this.#whenIdle = options.whenIdle ?? ((act) => act());
   }
 
   /** Address of memory with undefined contents. Throws `unhandledCudaError` when there is not so much. */
@@ -67,15 +71,14 @@ export class DeviceHeap {
     chunk.ranges.free(address);
     if (chunk.ranges.count > 0 || chunk.memory.bytes === this.#chunkBytes) return;
     this.#chunks.splice(this.#chunks.indexOf(chunk), 1);
-    const gone = this.#onRemove(chunk);
-    if (gone === undefined) {
-      chunk.memory.free();
-      return;
-    }
     this.#going.add(chunk);
-    void gone.then(() => {
-      if (this.#going.delete(chunk)) chunk.memory.free();
-    });
+    const giveBack = () =>
+      this.#whenIdle(() => {
+        if (this.#going.delete(chunk)) chunk.memory.free();
+      });
+    const gone = this.#onRemove(chunk);
+    if (gone === undefined) giveBack();
+    else void gone.then(giveBack);
   }
 
   /** The chunk that an address lies in. */

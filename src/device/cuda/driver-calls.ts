@@ -28,9 +28,17 @@ export class DriverCalls {
 
   /** Makes a context the one that calls of this thread mean. */
   makeCurrent(context: number): void {
-    if (this.#current === context) return;
+    // Always: another library may have made another one current meanwhile.
     this.check(this.functions.cuCtxSetCurrent(context), 'switch to another GPU');
     this.#current = context;
+  }
+
+  /**
+   * As `makeCurrent`, at no cost where the context was made current here last: for calls whose handles (of kernels, graphs,
+   * streams, events) say which GPU they mean whatever another library has made current.
+   */
+  expectCurrent(context: number): void {
+    if (this.#current !== context) this.makeCurrent(context);
   }
 
   /** A context is about to go: nothing may mean it any more. */

@@ -54,7 +54,7 @@ export class Graph {
 
   /** Puts a replay into a stream. */
   launch(stream: number): void {
-    this.#device.makeCurrent();
+    this.#device.makeCurrentFor(stream);
     const code = this.#device.calls.functions.cuGraphLaunch(this.#executable, stream);
     if (code !== 0) this.#device.calls.check(code, `launch a graph on ${this.#device.label}`);
   }

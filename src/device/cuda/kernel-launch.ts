@@ -98,7 +98,7 @@ export class KernelLaunch {
 
   /** Puts the kernel into a stream of its GPU. */
   launch(stream: number): void {
-    this.#device.makeCurrent();
+    this.#device.makeCurrentFor(stream);
     const code = this.#config === undefined ? this.#plain(stream) : this.#overlapping(this.#config, stream);
     if (code !== 0) {
       this.#device.calls.check(code, `launch ${this.#kernel.name} on ${this.#device.label}`);

@@ -33,7 +33,7 @@ export class Stream {
   /** Whether everything in it is done. Throws what went wrong in it. */
   get isIdle(): boolean {
     const { calls } = this.device;
-    this.device.makeCurrent();
+    this.device.makeCurrentFor(this.handle);
     const code = calls.functions.cuStreamQuery(this.handle);
     if (code === CUDA.notReady) return false;
     calls.check(code, `run work on ${this.device.label}`);
@@ -90,7 +90,7 @@ export class Stream {
   /** Work that is put into it from here on waits for the mark. */
   waitFor(event: Event): void {
     const { calls } = this.device;
-    this.device.makeCurrent();
+    this.device.makeCurrentFor(this.handle);
     calls.check(
       calls.functions.cuStreamWaitEvent(this.handle, event.handle, 0),
       'let a stream wait for an event',
@@ -100,7 +100,7 @@ export class Stream {
   /** Whether what is put into it now goes into a graph instead of being run. */
   get isCapturing(): boolean {
     const { calls } = this.device;
-    this.device.makeCurrent();
+    this.device.makeCurrentFor(this.handle);
     return calls.value((out) => calls.functions.cuStreamIsCapturing(this.handle, out), 'ask a stream') !== 0;
   }
 
@@ -119,8 +119,7 @@ export class Stream {
 export class ForeignStream extends Stream {
   /** Behind the last work of ours. */
   readonly mark: Event;
-  /** The last work of ours has become a part of somebody's graph. */
-  wasCaptured = false;
+  #captured = false;
 
   constructor(device: CudaDevice, handle: number) {
     super(device, handle);
@@ -129,8 +128,13 @@ export class ForeignStream extends Stream {
 
   /** Work of ours was put into it. */
   marked(): void {
-    this.wasCaptured = this.isCapturing;
-    if (!this.wasCaptured) this.mark.record(this.handle);
+    this.#captured = this.isCapturing;
+    if (!this.#captured) this.mark.record(this.handle);
+  }
+
+  /** The last work of ours has become a part of somebody's graph. */
+  get isCaptured(): boolean {
+    return this.#captured;
   }
 
   /** Whether our work in it is done. */
@@ -161,14 +165,14 @@ export class Event {
   /** Marks the present end of a stream. */
   record(stream: number): void {
     const { calls } = this.device;
-    this.device.makeCurrent();
+    this.device.makeCurrentFor(stream);
     calls.check(calls.functions.cuEventRecord(this.handle, stream), 'record an event');
   }
 
   /** Whether the stream has passed the mark. Throws what went wrong before it. */
   get isDone(): boolean {
     const { calls } = this.device;
-    this.device.makeCurrent();
+    this.device.makeCurrentFor(this.handle);
     const code = calls.functions.cuEventQuery(this.handle);
     if (code === CUDA.notReady) return false;
     calls.check(code, `run work on ${this.device.label}`);

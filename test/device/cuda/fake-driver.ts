@@ -71,6 +71,14 @@ const CONTEXT = 0xc0;
 /** Addresses of arrays of this process: beyond all regions of the interpreter. */
 const FIRST_ARRAY = 2 ** 47;
 
+/** Calls that need not be made in the context of their stream. */
+const BY_STREAM: ReadonlySet<string> = new Set([
+  'cuLaunchKernel',
+  'cuGraphLaunch',
+  'cuEventRecord',
+  'cuStreamWaitEvent',
+]);
+
 let ownProcess: NativeLibrary | undefined;
 
 /** Reaches memory of this process by its address. */
@@ -104,6 +112,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   readonly failures = new Map<keyof DriverFunctions, { code: number; after?: number }>();
   /** Names of all calls that changed something. */
   readonly log: string[] = [];
+  /** Calls that would have blocked the thread behind a kernel that waits. */
+  readonly blocked: string[] = [];
   /** Kernels that a graph or a call has put into a stream. */
   launches = 0;
   loads = 0;
@@ -131,7 +141,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   /** Regions of registered memory, by the pages that it consists of. */
   readonly #pages = new Map<string, number>();
   #nextArray = FIRST_ARRAY;
-  #nextHandle = 0x1000;
+  #nextHandle = 0x10000;
   #context = 0;
   #queries = 0;
 
@@ -323,7 +333,16 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   cuMemAlloc(address: Out, bytes: number): number {
     return this.#allocate(address, bytes, false);
   }
+  /** Notes that a call waits for the GPU, while a kernel there may wait for what this thread does later. */
+  #waitsForGpu(name: keyof DriverFunctions): void {
+    this.pump();
+    const waits = [...this.live.streams.values()].some(
+      ({ device, queue }) => device === this.#device && queue.some(isKernel),
+    );
+    if (waits) this.blocked.push(name);
+  }
   cuMemFree(address: number): number {
+    this.#waitsForGpu('cuMemFree');
     return this.live.memory.delete(address) ? this.#inContext('cuMemFree') : CUDA.invalidValue;
   }
   cuMemGetInfo(free: Out, total: Out): number {
@@ -354,6 +373,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return CUDA.success;
   }
   cuMemHostUnregister(address: number): number {
+    this.#waitsForGpu('cuMemHostUnregister');
     return this.live.registered.delete(address) ? this.#inContext('cuMemHostUnregister') : CUDA.invalidValue;
   }
   cuMemHostGetDevicePointer(address: Out, host: number): number {
@@ -443,6 +463,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return code;
   }
   cuIpcCloseMemHandle(address: number): number {
+    this.#waitsForGpu('cuIpcCloseMemHandle');
     return this.live.opened.delete(address) ? CUDA.success : CUDA.invalidValue;
   }
 
@@ -452,7 +473,9 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     const code = this.#inContext(name);
     if (code !== CUDA.success) return code;
     const found = this.live.streams.get(stream);
-    if (found === undefined || found.device !== this.#device) return CUDA.invalidContext;
+    if (found === undefined) return CUDA.invalidContext;
+    // As two H200 do with driver 580: launches and events go where their stream belongs, whatever is current.
+    if (!BY_STREAM.has(name) && found.device !== this.#device) return CUDA.invalidContext;
     (found.captured ?? found.queue).push(work);
     return CUDA.success;
   }

@@ -1,0 +1,257 @@
+/** What a program may do at the same time on GPUs, and in which order it happens. */
+import { describe, expect, it, vi } from 'vitest';
+import { createLocalCudaCommunicators } from '#src/communicator/cuda/create-local.js';
+import { cuda } from '#src/communicator/cuda/cuda-device-name.js';
+import { PeerMessages } from '#src/communicator/cuda/peer-messages.js';
+import { codeOf, fakeGpus, fakeProcesses, fakePrograms } from './fake-gpus.js';
+
+type Gpus = Awaited<ReturnType<typeof fakeGpus>>;
+
+/** Another communicator on the GPUs of a team. */
+function another({ driver, cudaDriver }: Gpus, gpus: readonly number[]) {
+  return createLocalCudaCommunicators(
+    gpus.map((gpu) => cuda(gpu)),
+    { timeoutMs: 5000, driver: cudaDriver, programs: fakePrograms(driver), chunkBytes: 65536 },
+  );
+}
+
+function makeStream({ driver }: Gpus): number {
+  const stream: [number] = [0];
+  driver.cuStreamCreate(stream);
+  return stream[0];
+}
+
+describe('a copy', () => {
+  it('that nobody awaits comes before the calls after it', async () => {
+    const { comms } = await fakeGpus([0, 0]);
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 40));
+    const sums = comms.map((comm) => comm.alloc(Int32Array, 40));
+    const reads = comms.map(() => new Int32Array(40));
+    await Promise.all(
+      comms.flatMap((comm, rank) => [
+        buffers[rank]!.copyFrom(new Int32Array(40).fill(rank + 1)),
+        comm.allReduce(buffers[rank]!, sums[rank]!),
+        sums[rank]!.copyTo(reads[rank]!),
+        comm.allReduce(sums[rank]!, sums[rank]!),
+      ]),
+    );
+    for (const read of reads) expect(read).toEqual(new Int32Array(40).fill(3));
+    expect(await sums[1]!.read()).toEqual(new Int32Array(40).fill(6));
+  });
+
+  it('makes a run() that would overtake it fail, and nothing is launched then', async () => {
+    const { comms, driver } = await fakeGpus([0]);
+    const [a, b] = [comms[0]!.alloc(Int32Array, 4), comms[0]!.alloc(Int32Array, 4)];
+    const step = comms[0]!.prepare.allReduce(a, b);
+    await step.ready;
+    const copied = a.copyFrom(new Int32Array(4).fill(7));
+    expect(() => step.run()).toThrow('run() came before earlier calls or copies');
+    await copied;
+    expect(await b.read()).toEqual(new Int32Array(4));
+    step.run();
+    expect(await b.read()).toEqual(new Int32Array(4).fill(7));
+    expect(driver.blocked).toEqual([]);
+  });
+});
+
+describe('fresh memory', () => {
+  it('is set to zeros before work that other streams do with it', async () => {
+    const gpus = await fakeGpus([0], { delay: 3 });
+    const { comms, driver } = gpus;
+    const stream = makeStream(gpus);
+    const first = comms[0]!.alloc(Int32Array, 4);
+    await comms[0]!.allReduce(first, comms[0]!.alloc(Int32Array, 4), { stream });
+    await comms[0]!.synchronize();
+    const buffer = comms[0]!.alloc(Int32Array, 4);
+    driver.cuMemsetD8Async(buffer.address, 1, 16, stream);
+    await comms[0]!.synchronize();
+    expect(await buffer.read()).toEqual(new Int32Array(4).fill(0x01010101));
+    driver.cuStreamDestroy(stream);
+  });
+});
+
+describe('recorded calls', () => {
+  it('name no stream, take no memory, and are made at once', async () => {
+    const gpus = await fakeGpus([0]);
+    const comm = gpus.comms[0]!;
+    const [a, b] = [comm.alloc(Int32Array, 4), comm.alloc(Int32Array, 4)];
+    await a.copyFrom(new Int32Array(4).fill(5));
+    const stream = makeStream(gpus);
+    expect(() => comm.capture(() => void comm.allReduce(a, b, { stream }))).toThrow('names no stream');
+    expect(() => comm.capture(() => void comm.alloc(Int32Array, 4))).toThrow('make the buffer before');
+    const late = async () => {
+      await null;
+      await comm.allReduce(a, b);
+    };
+    expect(() => comm.capture(late as () => void)).toThrow('may not be async');
+    await comm.synchronize();
+    gpus.driver.cuStreamDestroy(stream);
+  });
+
+  it('leave alone what the next call follows', async () => {
+    const gpus = await fakeGpus([0, 0]);
+    const { comms, driver } = gpus;
+    const streams = comms.map(() => makeStream(gpus));
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 4));
+    await Promise.all(buffers.map((buffer) => buffer.copyFrom(new Int32Array(4).fill(1))));
+    const step = comms.map((comm, rank) => comm.prepare.allReduce(buffers[rank]!, buffers[rank]!));
+    await Promise.all(step.map(({ ready }) => ready));
+    // Work in a foreign stream that is not done, a graph recorded meanwhile, and its run.
+    step.forEach((one, rank) => {
+      one.run(streams[rank]);
+    });
+    const graphs = comms.map((comm, rank) =>
+      comm.capture(() => void comm.allReduce(buffers[rank]!, buffers[rank]!)),
+    );
+    for (const graph of graphs) graph.run();
+    await Promise.all(comms.map((comm) => comm.synchronize()));
+    expect(await buffers[0]!.read()).toEqual(new Int32Array(4).fill(4));
+    // Two streams of others, one of them captured in between.
+    const others = comms.map(() => makeStream(gpus));
+    step.forEach((one, rank) => {
+      one.run();
+      driver.cuStreamBeginCapture(others[rank]!);
+      one.run(others[rank]);
+      driver.cuStreamEndCapture(others[rank]!, [0]);
+      one.run(streams[rank]);
+    });
+    await Promise.all(comms.map((comm) => comm.synchronize()));
+    expect(await buffers[1]!.read()).toEqual(new Int32Array(4).fill(16));
+    for (const stream of [...streams, ...others]) driver.cuStreamDestroy(stream);
+    driver.live.graphs.clear();
+  });
+});
+
+describe('while a kernel waits for a call that this thread makes later', () => {
+  it('no other communicator blocks the thread: not by freeing, not by closing', async () => {
+    const gpus = await fakeGpus([0, 0]);
+    const { comms, driver } = gpus;
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 4));
+    const others = await another(gpus, [0, 0]);
+    const large = others.map((comm) => comm.alloc(Int32Array, 40_000));
+    await Promise.all(others.map((comm, rank) => comm.allReduce(large[rank]!, large[rank]!)));
+    const waits = comms[0]!.allReduce(buffers[0]!, buffers[0]!);
+    large[0]!.free();
+    await Promise.all(others.map((comm) => comm.close()));
+    expect(driver.leaks.length).toBeGreaterThan(0);
+    await comms[1]!.allReduce(buffers[1]!, buffers[1]!);
+    await waits;
+    await Promise.all(comms.map((comm) => comm.close()));
+    // What could not be given back then is given back now.
+    await vi.waitFor(() => expect(driver.leaks).toEqual([]));
+    expect(driver.blocked).toEqual([]);
+  });
+
+  it('a peer that frees memory does not block this process', async () => {
+    const { comms, driver } = await fakeProcesses([0, 1]);
+    const [a, b] = comms;
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 4));
+    const large = a!.alloc(Int32Array, 40_000);
+    await Promise.all(comms.map((comm, rank) => comm.allReduce(buffers[rank]!, buffers[rank]!)));
+    const waits = b!.allReduce(buffers[1]!, buffers[1]!);
+    large.free();
+    const next = a!.alloc(Int32Array, 50_000);
+    await a!.allReduce(buffers[0]!, buffers[0]!);
+    await waits;
+    next.free();
+    await Promise.all(comms.map((comm) => comm.close()));
+    expect([driver.blocked, driver.leaks]).toEqual([[], []]);
+  });
+});
+
+describe('memory that peers open', () => {
+  it('may be freed before they have answered', async () => {
+    const { comms, driver } = await fakeProcesses([0, 1]);
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 4));
+    for (let k = 0; k < 3; k++) {
+      comms[0]!.alloc(Uint8Array, 200_000).free();
+      await Promise.all(comms.map((comm, rank) => comm.allReduce(buffers[rank]!, buffers[rank]!)));
+    }
+    await Promise.all(comms.map((comm) => comm.close()));
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it('is waited for until the time limit, and who did not answer is named', async () => {
+    const { comms } = await fakeProcesses([0, 1], { timeoutMs: 200 });
+    const { send } = PeerMessages.prototype;
+    const mute = vi.spyOn(PeerMessages.prototype, 'send').mockImplementation(function (
+      this: PeerMessages,
+      peer,
+      message,
+    ) {
+      if (message.type !== 'mapped') send.call(this, peer, message);
+    });
+    try {
+      const buffer = comms[0]!.alloc(Uint8Array, 200_000);
+      await expect(comms[0]!.allReduce(buffer, buffer)).rejects.toMatchObject({
+        code: 'timeout',
+        rank: 1,
+        message: 'allReduce: not begun after 200 ms; rank 1 did not open new buffers of rank 0',
+      });
+      expect(await codeOf(comms[1]!.barrier())).toBe('remoteError');
+    } finally {
+      mute.mockRestore();
+    }
+  });
+});
+
+describe('other libraries of the thread', () => {
+  it('may make another GPU current at any time', async () => {
+    const { comms, driver } = await fakeGpus([0, 1]);
+    const contexts = [0, 1].map((device) => {
+      const out: [number] = [0];
+      driver.cuDevicePrimaryCtxRetain(out, device);
+      return out[0];
+    });
+    const disturb = (rank: number) => driver.cuCtxSetCurrent(contexts[1 - rank]!);
+    const buffers = comms.map((comm, rank) => {
+      disturb(rank);
+      return comm.alloc(Int32Array, 40_000);
+    });
+    for (const [rank, buffer] of buffers.entries()) {
+      expect(driver.live.memory.get(buffer.address)!.device).toBe(rank);
+      disturb(rank);
+      await buffer.copyFrom(new Int32Array(40_000).fill(rank));
+    }
+    disturb(1);
+    expect((await buffers[1]!.read())[0]).toBe(1);
+    disturb(0);
+    for (const buffer of buffers) buffer.free();
+    await Promise.all(comms.map((comm) => comm.close()));
+    for (const device of [0, 1]) driver.cuDevicePrimaryCtxRelease(device);
+    expect(driver.leaks).toEqual([]);
+  });
+});
+
+describe('a buffer of another communicator', () => {
+  it('is not freed, and neither is what is no buffer', async () => {
+    const gpus = await fakeGpus([0, 0]);
+    const [a, b] = gpus.comms;
+    const buffer = b!.alloc(Int32Array, 4);
+    expect(() => a!.free(buffer)).toThrow('not a buffer of another communicator');
+    expect(() => a!.free(new Int32Array(3) as never)).toThrow('not Int32Array');
+    expect(() => a!.free(undefined as never)).toThrow('not undefined');
+    expect(buffer.freed).toBe(false);
+    b!.free(buffer);
+    expect(buffer.freed).toBe(true);
+  });
+});
+
+describe('the others', () => {
+  it('are told once that a rank has left or aborted, and why', async () => {
+    for (const [leave, message] of [
+      [
+        'close',
+        'rank 1 has closed the communicator, but other ranks still call it; all ranks must make the same calls',
+      ],
+      ['abort', 'rank 1 has aborted the communicator (tired)'],
+    ] as const) {
+      const { comms } = await fakeGpus([0, 0]);
+      const buffer = comms[0]!.alloc(Int32Array, 4);
+      const waits = comms[0]!.allReduce(buffer, buffer);
+      const ended = expect(waits).rejects.toMatchObject({ code: 'remoteError', rank: 1, message });
+      await (leave === 'close' ? comms[1]!.close() : comms[1]!.abort('tired'));
+      await ended;
+    }
+  });
+});
