@@ -25,6 +25,8 @@ export interface FakeDriverOptions {
   readonly access?: (a: number, b: number) => boolean;
   /** Queries that streams need for every step; 0 by default. */
   readonly delay?: number;
+  /** Threads of a warp. */
+  readonly warpSize?: number;
 }
 
 interface Kernel {
