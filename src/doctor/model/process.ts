@@ -96,6 +96,8 @@ export interface TreeDevice {
   readonly id: string;
   /** It hangs on a CPU, with no bridge or switch between. */
   readonly isOnCpu: boolean;
+  /** The CPU above it, as printed: `CPU/0-1`. */
+  readonly cpu: string | undefined;
   readonly linkGBs: number;
   readonly at: Place;
   /** To other GPUs or their switches, all together; absent where the tree has no such line below it. */

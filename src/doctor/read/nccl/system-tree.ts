@@ -2,6 +2,7 @@
  * NCCL's tree of the machine: `=== System : maxBw 12.0 totalBw 370.8 ===` and the indented lines below it.
  */
 import type { NcclProcess, SystemTree, TreeDevice } from '../../model/process.js';
+import { detached } from '../detached.js';
 import { type FileContext, here } from '../file-context.js';
 
 const SYSTEM = /^=== System : maxBw ([\d.]+) totalBw ([\d.]+) ===/;
@@ -11,6 +12,8 @@ const NVLINK = /^ *\+ NVL\[([\d.]+)\] - (?:GPU|NVS|CPU)\//;
 
 /** The device whose lines are read, where it was not in the tree before. */
 const isNew = new WeakMap<SystemTree, TreeDevice>();
+/** The CPU whose devices are read. */
+const cpuOf = new WeakMap<SystemTree, string>();
 
 /** A tree is read once per process; later ones repeat it. */
 export function readTree(process: NcclProcess, text: string, context: FileContext): boolean {
@@ -29,6 +32,7 @@ export function readTree(process: NcclProcess, text: string, context: FileContex
   if (tree === undefined) return false;
   if (text.startsWith('CPU/')) {
     tree.cpus.push(here(context));
+    cpuOf.set(tree, detached(text.split(' ')[0]!));
     return true;
   }
   const nvlink = NVLINK.exec(text);
@@ -48,6 +52,7 @@ export function readTree(process: NcclProcess, text: string, context: FileContex
       kind: found[3] as 'GPU' | 'NIC',
       id,
       isOnCpu: found[1] === '',
+      cpu: cpuOf.get(tree),
       linkGBs: Number(found[2]),
       at: here(context),
     };

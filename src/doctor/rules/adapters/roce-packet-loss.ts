@@ -39,10 +39,11 @@ export const rocePacketLoss: Rule = {
     // Pause frames that are sent show that flow control works; then discards have another cause.
     if (pauses.some(({ value, name }) => value > 0 && name.startsWith('tx_'))) return [];
     const steep = cliffs(job).filter(({ factor }) => factor >= 3);
-    const isFelt =
-      steep.length > 0 ||
-      troubles(job, 'completion').length > 0 ||
-      job.events.some(({ kind }) => kind === 'watchdog');
+    // Where all adapters of the job are InfiniBand, the counters are of other networks.
+    const links = job.processes.flatMap(({ hcas }) => hcas?.value.map(({ link }) => link) ?? []);
+    if (links.length > 0 && links.every((link) => link === 'IB')) return [];
+    const isFelt = steep.length > 0 || troubles(job, 'completion').length > 0;
+    const isHanging = job.events.some(({ kind }) => kind === 'watchdog');
     const silent = firstOfEach(
       pauses.filter(({ value }) => value === 0),
       ({ host, name }) => `${host} ${name}`,
@@ -50,7 +51,7 @@ export const rocePacketLoss: Rule = {
     return [
       {
         // Counters count since the start of the machine: without a symptom they may be old.
-        severity: isFelt ? 'error' : 'info',
+        severity: isFelt ? 'error' : isHanging ? 'warning' : 'info',
         confidence: !isFelt ? 'possible' : steep.length > 0 && silent.length > 0 ? 'certain' : 'likely',
         text: `the adapters of ${listed(hosts)} discard packets${silent.length > 0 ? ' and no pause frames are sent' : ''}: the RoCE network has no working flow control`,
         culprit: { network: 'RoCE', hosts },

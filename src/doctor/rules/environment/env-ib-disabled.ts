@@ -15,7 +15,11 @@ const lacksAdapters = (job: Job): boolean =>
 /** Ranks of a host from which on it is a machine for training, which has adapters. */
 const LARGE_HOST = 8;
 
-/** Something shows that hosts have adapters, or are of a kind that has them. */
+/** Hosts of the size that mostly have adapters; those of clouds may have none. */
+const isLarge = (job: Job): boolean =>
+  job.processes.some(({ members }) => members.some(({ localRanks }) => (localRanks ?? 0) >= LARGE_HOST));
+
+/** Something shows that hosts have adapters. */
 const maySendFaster = (job: Job): boolean =>
   job.ports.length > 0 ||
   job.gids.length > 0 ||
@@ -23,12 +27,10 @@ const maySendFaster = (job: Job): boolean =>
   job.modules.some(({ names }) =>
     [...names.keys()].some((name) => /^(?:mlx[45]_ib|ib_uverbs|irdma|bnxt_re|efa)$/.test(name)),
   ) ||
-  job.processes.some(
-    ({ environment, members }) =>
-      members.some(({ localRanks }) => (localRanks ?? 0) >= LARGE_HOST) ||
-      [...environment.keys()].some(
-        (name) => /^(?:NCCL_IB_|FI_|NCCL_NET_GDR|OFI_)/.test(name) && name !== 'NCCL_IB_DISABLE',
-      ),
+  job.processes.some(({ environment }) =>
+    [...environment.keys()].some(
+      (name) => /^(?:NCCL_IB_|FI_|NCCL_NET_GDR|OFI_)/.test(name) && name !== 'NCCL_IB_DISABLE',
+    ),
   );
 
 export const envIbDisabled: Rule = {
@@ -64,7 +66,7 @@ export const envIbDisabled: Rule = {
     const isLikely = maySendFaster(job);
     return [
       {
-        severity: hasAdapters ? 'error' : isLikely ? 'warning' : 'info',
+        severity: hasAdapters ? 'error' : isLikely || isLarge(job) ? 'warning' : 'info',
         confidence: hasAdapters ? 'certain' : isLikely ? 'likely' : 'possible',
         text: `${first.name}=${first.value} sends everything between hosts over TCP${hasAdapters || isLikely ? '' : '; nothing in the input shows that they have something faster'}`,
         culprit: { variable: first.name, value: first.value, host: first.process.host },

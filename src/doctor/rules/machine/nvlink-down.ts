@@ -125,7 +125,7 @@ function inactiveLinks(job: Job): Finding[] {
     const same = job.links.filter(({ name, host }) => name === gpu.name && host === gpu.host);
     // Boards that wire fewer links show all GPUs alike, and cards without a bridge have none: only on boards with
     // switches is every link of a GPU in use.
-    const isOnBoard = nvlinkOf(gpu.name) !== undefined;
+    const isOnBoard = (nvlinkOf(gpu.name) ?? 0) >= 300 || /V100/.test(gpu.name);
     const isOdd = isOnBoard
       ? same.length === 1 || same.some((one) => upOf(one) !== up)
       : same.some((one) => upOf(one) > up) && up > 0;

@@ -29,7 +29,11 @@ export const topologyFlat: Rule = {
       const nics = tree?.devices.filter(({ kind }) => kind === 'NIC') ?? [];
       // Small machines have no switches; several GPUs next to several adapters do.
       const isLarge = gpus.length > 1 && nics.length > 0 && members.some(({ nodes }) => (nodes ?? 1) > 1);
-      return isLarge && [...gpus, ...nics].every(({ isOnCpu, linkGBs }) => isOnCpu && linkGBs <= 12);
+      // Slots of an older generation are as slow, and they are shared out among the sockets.
+      const isOneCpu = new Set(tree?.devices.map(({ cpu }) => cpu)).size === 1;
+      return (
+        isLarge && isOneCpu && [...gpus, ...nics].every(({ isOnCpu, linkGBs }) => isOnCpu && linkGBs <= 12)
+      );
     });
     const [first] = flat;
     if (first === undefined) return [];

@@ -14,6 +14,9 @@ import { slowNode } from './slow-node.js';
 /** Sizes from which latency no longer decides. */
 const LARGE = 16 * 1024 * 1024;
 
+/** Sizes that fill the links of a whole machine. */
+const FILLING = 64 * 1024 * 1024;
+
 /** Intact machines reach more than two thirds of their links; less than this share asks for a cause. */
 const LOW_INSIDE = 0.4;
 
@@ -26,9 +29,16 @@ const LOW_BETWEEN_GBS = { fast: 8, usual: 4 } as const;
 /** Programs whose bus bandwidth is that of the slowest link; in others ranks share an adapter. */
 const OVER_RINGS = /^(?:all_reduce|all_gather|reduce_scatter|broadcast|reduce)_perf$/;
 
+/** GPUs of boards of four, without switches, have a third of their links to each other; those of older meshes a sixth. */
+function shareOfLinks({ devices }: BenchRun, linkGBs: number): number {
+  const isMesh = linkGBs < 200;
+  if (devices.length >= (isMesh ? 8 : 4)) return 1;
+  return isMesh ? 1 / 6 : 1 / 3;
+}
+
 /** The bus bandwidth below which a run is low. */
 function limitOf(run: BenchRun, linkGBs: number): number {
-  if (hostsOfRun(run).length === 1) return linkGBs * LOW_INSIDE;
+  if (hostsOfRun(run).length === 1) return linkGBs * LOW_INSIDE * shareOfLinks(run, linkGBs);
   if (run.program !== undefined && !OVER_RINGS.test(run.program)) return 0;
   return linkGBs >= 450 ? LOW_BETWEEN_GBS.fast : linkGBs >= 300 ? LOW_BETWEEN_GBS.usual : 0;
 }
@@ -69,14 +79,16 @@ function lowByTable(job: Job): Finding[] {
 
 function lowOf(run: BenchRun): Low | undefined {
   const links = run.devices.flatMap(({ gpu }) => nvlinkOf(gpu) ?? []);
-  const large = run.rows.filter(({ bytes }) => bytes >= LARGE);
+  const large = run.rows.filter(({ bytes }) => bytes >= FILLING);
   if (links.length < 2 || links.length < run.devices.length || large.length === 0) return undefined;
   const best = largest(large.map(({ outOfPlace }) => outOfPlace.busGBs));
   const isInside = hostsOfRun(run).length === 1;
   const limit = limitOf(run, smallest(links));
   if (best <= 0 || best >= limit) return undefined;
   const at = [...large.map((row) => row.at), ...(run.average === undefined ? [] : [run.average.at])];
-  const expected = isInside ? `more than ${Math.round(smallest(links) * 0.6)}` : 'more than 10';
+  const expected = isInside
+    ? `more than ${Math.round(smallest(links) * 0.6 * shareOfLinks(run, smallest(links)))}`
+    : 'more than 10';
   return { expected, measured: best, at };
 }
 

@@ -21,7 +21,10 @@ export const noSocketInterface: Rule = {
       {
         severity: 'error',
         confidence: 'certain',
-        text: `${first.process.host} has no interface that fits NCCL_SOCKET_IFNAME${setting === undefined ? '' : `=${setting.value}`}`,
+        text:
+          setting === undefined
+            ? `${first.process.host} has no interface for the set-up: none that is up has an address, or NCCL_SOCKET_IFNAME leaves none`
+            : `${first.process.host} has no interface that fits NCCL_SOCKET_IFNAME=${setting.value}`,
         culprit: {
           host: first.process.host,
           variable: 'NCCL_SOCKET_IFNAME',

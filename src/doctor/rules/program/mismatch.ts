@@ -17,7 +17,7 @@ function majority<T>(values: readonly T[]): T | undefined {
 }
 
 /** Collectives in which ranks may pass different counts. */
-const UNEVEN = /send|recv|all_?to_?all|alltoall|gather_?v|scatter_?v|barrier/i;
+const UNEVEN = /send|recv|all_?to_?all|alltoall|gather_?v|scatter_?v|barrier|(?:^|:)_?(?:gather|scatter)/i;
 
 const fraction = (part: number, whole: number): string => {
   for (let below = 2; below <= 12; below++) {

@@ -54,7 +54,7 @@ export const shmTooSmall: Rule = {
           ...(mount === undefined ? {} : { sizeBytes: mount.bytes }),
         },
         evidence: distinctPlaces([...some(found.map(({ at }) => at)), mount?.at]),
-        repair: `Give the container a larger /dev/shm (docker --shm-size or --ipc=host, a memory-backed emptyDir in Kubernetes)${fits === undefined ? '' : `; only ${fits} segment${fits === 1 ? '' : 's'} of ${mebibytes(bytes)} fit in ${mebibytes(mount!.bytes)}`}.`,
+        repair: `Give the container a larger /dev/shm (docker --shm-size or --ipc=host, a memory-backed emptyDir in Kubernetes)${fits === undefined ? '' : `; only ${fits} segment${fits === 1 ? '' : 's'} of ${mebibytes(bytes)} fit in ${mebibytes(mount!.bytes)}`}; remove /dev/shm/nccl-* that runs left behind which ended.`,
         workaround:
           'NCCL_SHM_DISABLE=1 or a smaller NCCL_BUFFSIZE lets it start, at a cost in bandwidth between the GPUs.',
       },
