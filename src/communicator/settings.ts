@@ -60,8 +60,11 @@ export const COMMUNICATOR_OPTIONS: readonly (keyof CommunicatorOptions)[] = [
 
 /** Options of a communicator whose ranks work on GPUs. */
 export interface CudaCommunicatorOptions extends CommunicatorOptions {
-  /** This rank's GPU, as `cuda(0)`. All ranks of a communicator work on GPUs, or none. */
-  readonly device: CudaDeviceName;
+  /**
+   * This rank's GPU, as `cuda(0)`; `'cuda'`: the one with the rank's number, among those that the process sees (which may
+   * be one only). All ranks of a communicator work on GPUs, or none.
+   */
+  readonly device: CudaDeviceName | 'cuda';
 }
 
 export interface Settings {

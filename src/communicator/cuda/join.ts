@@ -17,7 +17,8 @@ function inWords(name: unknown): string {
 }
 
 /**
- * The communicator of a bootstrap on the GPU that `name` stands for. Throws on all ranks what any of them meets: no
+ * The communicator of a bootstrap on the GPU that `name` stands for; 'cuda': on that with the rank's number, over and
+ * over where there are fewer. Throws on all ranks what any of them meets: no
  * driver, no such GPU, no room, GPUs that do not reach each other.
  */
 export async function joinOnGpu(
@@ -26,8 +27,15 @@ export async function joinOnGpu(
   settings: Settings,
 ): Promise<CudaCommunicator> {
   const open = () => {
+    if (name === 'cuda') {
+      const driver = cudaDriver();
+      return { driver, device: driver.device(bootstrap.rank % Math.max(1, driver.deviceCount)) };
+    }
     if (!isCudaDeviceName(name)) {
-      throw new TuttiError('invalidArgument', `device is ${inWords(name)}; it must be a GPU as cuda(0)`);
+      throw new TuttiError(
+        'invalidArgument',
+        `device is ${inWords(name)}; it must be a GPU as cuda(0), or 'cuda' for the one of this rank`,
+      );
     }
     const driver = cudaDriver();
     return { driver, device: driver.device(name.index) };

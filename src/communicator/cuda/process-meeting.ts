@@ -80,11 +80,39 @@ function doesNotReach(error: unknown): boolean {
   return cause instanceof CudaResult && cause.code === CUDA.peerAccessUnsupported;
 }
 
-function letGo(opened: (OpenedMemory | RegisteredMemory)[]): void {
-  for (const one of opened.splice(0)) {
-    if (one instanceof OpenedMemory) one.close();
-    else one.free();
+/** Something that a rank holds of others. */
+interface Held {
+  readonly address: number;
+  letGo(): void;
+}
+
+function letGo(opened: Held[]): void {
+  for (const one of opened.splice(0)) one.letGo();
+}
+
+/** Memory of the host that another rank made. */
+function registered(device: CudaDevice, host: number, bytes: number): Held {
+  const memory = new RegisteredMemory(device, host, bytes);
+  return { address: memory.address, letGo: () => memory.free() };
+}
+
+/** Memory of a GPU that another process made. */
+function openedMemory(device: CudaDevice, handle: string, whose: string): Held {
+  const memory = new OpenedMemory(device, Buffer.from(handle, 'base64'), whose);
+  return { address: memory.address, letGo: () => memory.close() };
+}
+
+/** Memory of another GPU of this process, maybe of another thread, which has the same context. */
+function withinProcess(device: CudaDevice, there: CudaDevice | undefined, address: number): Held {
+  if (there === undefined || there === device) return { address, letGo: () => {} };
+  there.retain();
+  try {
+    device.enablePeer(there);
+  } catch (error) {
+    there.release();
+    throw error;
   }
+  return { address, letGo: () => there.release() };
 }
 
 export interface MeetingOptions {
@@ -127,7 +155,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
   const { rank, size } = bootstrap;
   const { open, heap, sizes, agreement, check, peerToPeer, identity } = options;
   const windows: PeerWindow[] = [];
-  const opened: (OpenedMemory | RegisteredMemory)[] = [];
+  const opened: Held[] = [];
   let gpu: { driver: CudaDriver; device: CudaDevice } | undefined;
   let shared: HostDevice | undefined;
   let resources: RankResources | undefined;
@@ -226,19 +254,12 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       const openArea = (peer: number): number => {
         const { address, handle, offset } = places[peer]!;
         const { uuid, label } = introductions[peer]!;
-        if (isLocal(peer)) {
-          const there = driver.deviceOf(uuid);
-          if (!onHost && there?.isRetained === true) device.enablePeer(there);
-          return address;
-        }
-        const memory =
-          handle === undefined
-            ? new RegisteredMemory(
-                device,
-                host.baseAddress + bases[peer]! + offset!,
-                hostAreaBytes(size, sizes),
-              )
-            : new OpenedMemory(device, Buffer.from(handle, 'base64'), `rank ${peer} (${label})`);
+        if (isLocal(peer) && onHost) return address;
+        const memory = isLocal(peer)
+          ? withinProcess(device, driver.deviceOf(uuid), address)
+          : handle === undefined
+            ? registered(device, host.baseAddress + bases[peer]! + offset!, hostAreaBytes(size, sizes))
+            : openedMemory(device, handle, `rank ${peer} (${label})`);
         opened.push(memory);
         return memory.address;
       };

@@ -48,7 +48,10 @@ export class CudaDevice {
   readonly #residents = new Set<ContextResident>();
   #users = 0;
   #context = 0;
-  readonly #peers = new Set<number>();
+  /** GPUs whose memory kernels here may use, and which context that was said of. */
+  readonly #peers = new Map<number, number>();
+  /** Contexts that there have been: those of another time may have the same handle. */
+  #contexts = 0;
 
   constructor(calls: DriverCalls, index: number) {
     const { functions } = calls;
@@ -112,6 +115,7 @@ export class CudaDevice {
         (out) => this.calls.functions.cuDevicePrimaryCtxRetain(out, this.handle),
         `use ${this.label}`,
       );
+      this.#contexts += 1;
     }
     this.#users += 1;
   }
@@ -172,12 +176,12 @@ export class CudaDevice {
 
   /** Lets kernels here use the memory of another GPU of this process, whose context must be retained. */
   enablePeer(peer: CudaDevice): void {
-    if (peer === this || this.#peers.has(peer.index)) return;
+    if (peer === this || this.#peers.get(peer.index) === peer.#contexts) return;
     this.makeCurrent();
     const code = this.calls.functions.cuCtxEnablePeerAccess(peer.context, 0);
     if (code !== CUDA.peerAccessAlreadyEnabled) {
       this.calls.check(code, `let ${this.label} use the memory of ${peer.label}`);
     }
-    this.#peers.add(peer.index);
+    this.#peers.set(peer.index, peer.#contexts);
   }
 }

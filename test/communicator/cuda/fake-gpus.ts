@@ -120,9 +120,9 @@ function settingsOf(options: FakeOptions, rank = 0) {
 /** Communicators of ranks on these GPUs that take each other for processes. */
 export async function fakeProcesses(
   gpus: readonly number[],
-  options: FakeDriverOptions & FakeOptions & { fail?: FakeDriver['failures'] } = {},
+  options: FakeDriverOptions & FakeOptions & { fail?: FakeDriver['failures']; threads?: boolean } = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, check, fail, env, algorithm, protocol, ...rest } = options;
+  const { threads = false, timeoutMs = 5000, check, fail, env, algorithm, protocol, ...rest } = options;
   const fake = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   for (const [name, failure] of fail ?? []) fake.failures.set(name, failure);
   const driver = new CudaDriver(fake);
@@ -138,12 +138,19 @@ export async function fakeProcesses(
   const opened = await Promise.allSettled(
     gpus.map(async (gpu, rank) => {
       const bootstrap = await Bootstrap.connect({ id, rank, size: gpus.length, timeoutMs: 10_000 });
-      const open = () => ({ driver, device: driver.device(gpu) });
+      const own = threads ? new CudaDriver(fake) : driver;
+      const open = () => ({ driver: own, device: own.device(gpu) });
       const settings = settingsOf(options, rank);
       const programs = fakePrograms(fake, settings);
       const host = new HostDevice({ heapBytes: HEAP_BYTES, localRanks: gpus.length });
       hosts.push(host);
-      const more = { settings, programs, chunkBytes: 65536, identity: `process of rank ${rank}`, host };
+      const more = {
+        settings,
+        programs,
+        chunkBytes: 65536,
+        identity: threads ? 'one process' : `process of rank ${rank}`,
+        host,
+      };
       return new CudaCommunicator(await openCudaProcessTeam(bootstrap, open, more), timeoutMs);
     }),
   );

@@ -255,3 +255,29 @@ describe('the others', () => {
     }
   });
 });
+
+describe('peer access', () => {
+  it('is given between GPUs whose ranks are threads of a process', async () => {
+    const { comms, driver } = await fakeProcesses([0, 1], { threads: true });
+    expect(driver.log).toEqual(expect.arrayContaining(['peer 0 1', 'peer 1 0']));
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 400));
+    await Promise.all(buffers.map((buffer) => buffer.copyFrom(new Int32Array(400).fill(1))));
+    await Promise.all(comms.map((comm, rank) => comm.allReduce(buffers[rank]!, buffers[rank]!)));
+    expect(await buffers[0]!.read()).toEqual(new Int32Array(400).fill(2));
+    await Promise.all(comms.map((comm) => comm.close()));
+    expect(driver.leaks).toEqual([]);
+  });
+
+  it('is given again to the context that follows one that has gone', async () => {
+    const gpus = await fakeGpus([0], { gpus: 2 });
+    const { driver } = gpus;
+    for (let k = 0; k < 2; k++) {
+      const comms = await another(gpus, [0, 1]);
+      expect(driver.log.splice(0).filter((line) => line.startsWith('peer'))).toEqual([
+        'peer 0 1',
+        'peer 1 0',
+      ]);
+      await Promise.all(comms.map((comm) => comm.close()));
+    }
+  });
+});
