@@ -1341,4 +1341,52 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
       ...[0.8, 1.2, 1.9, 0.8].map((GB) => `reserved ${GB} GB, allocated 0.00 GB`),
     ),
   ],
+  'affinity-distant': [
+    one(
+      'near cores, and a mask that does not tell',
+      log(
+        'n1',
+        'ncclTopoGetCpuAffinity: Affinity for GPU 0 is 0-15. (GPU affinity = 0-31 ; CPU affinity = 0-15).',
+      ),
+      log('n1', 'Setting affinity for GPU 1 to ff', 1),
+    ),
+  ],
+  'iface-slow': [
+    files('the interface is the fastest', {
+      'n1.log': tcp('n1'),
+      'n1.txt': [
+        'n1$ ethtool eth1',
+        'Settings for eth1:',
+        '\tSpeed: 10000Mb/s',
+        'n1$ ethtool eth0',
+        'Settings for eth0:',
+        '\tSpeed: 1000Mb/s',
+      ],
+    }),
+    files('data go over InfiniBand, and the set-up over the slow interface', {
+      'n1.log': [
+        log('n1', 'Bootstrap : Using eno1:10.0.0.4<0>'),
+        log('n1', 'NET/Socket : Using [0]eno1:10.0.0.4<0>'),
+        log('n1', 'Using network IB'),
+        nodes('n1', 0),
+      ],
+      'n1.txt': [
+        'n1$ ethtool eno1',
+        'Settings for eno1:',
+        '\tSpeed: 1000Mb/s',
+        'n1$ ethtool eth2',
+        'Settings for eth2:',
+        '\tSpeed: 100000Mb/s',
+      ],
+    }),
+  ],
+  'library-differs': [
+    one('one version', 'nvidia-nccl-cu12==2.21.5', 'NCCL version 2.21.5+cuda12.4'),
+    one(
+      'packages of several environments',
+      'nvidia-nccl-cu12==2.21.5',
+      'nvidia-nccl-cu12==2.18.1',
+      'NCCL version 2.18.1+cuda12.1',
+    ),
+  ],
 };

@@ -32,7 +32,7 @@ describe('single lines of programs', () => {
     ]);
   });
 
-  it('tell of an allocator that grows, in the forms that programs print, rank by rank', async () => {
+  it('tell of an allocator that grows, in the forms that programs print, rank by rank [SP-35]', async () => {
     const forms = [
       (a: number, r: number) =>
         `[Rank 3] (after 9 iterations) memory (MB) | allocated: ${a * 1000}.0 | max allocated: 999.0 | reserved: ${r * 1000}.0 | max reserved: 77.0`,
@@ -51,6 +51,53 @@ describe('single lines of programs', () => {
     expect(await read(line)).toMatchObject([{ id: 'peer-access-missing', severity: 'warning' }]);
     const cards = [0, 1].map((i) => `GPU ${i}: NVIDIA GeForce RTX 4090 (UUID: GPU-${i})`);
     expect(await read(line, ...cards)).toMatchObject([{ id: 'peer-access-missing', severity: 'info' }]);
+  });
+});
+
+describe('versions of NCCL', () => {
+  it('are compared between ranks, and between what a framework brings along and what is loaded [SP-31]', async () => {
+    const start = (host: string, rank: number, version: string): string[] => [
+      `${host}:7:8 [0] NCCL INFO NCCL version ${version}+cuda12.4`,
+      `${host}:7:8 [0] NCCL INFO ncclCommInitRank comm 0xa0 rank ${rank} nranks 2 cudaDev 0 busId 1b000 commId 0x3f - Init START`,
+    ];
+    const ranks = await read(...start('k1', 0, '2.26.2'), ...start('k2', 1, '2.25.1'));
+    expect(ranks[0]).toMatchObject({
+      id: 'version-mismatch',
+      culprit: { versions: ['2.26.2', '2.25.1'], hosts: ['k1', 'k2'] },
+    });
+    for (const bundled of [
+      'nvidia-nccl-cu12        2.26.2',
+      'nvidia-nccl-cu12==2.26.2',
+      'torch.cuda.nccl.version() = (2, 26, 2)',
+    ]) {
+      expect(await read(bundled, 'NCCL version 2.18.5+cuda12.2'), bundled).toMatchObject([
+        { id: 'library-differs', severity: 'warning', culprit: { bundled: '2.26.2', loaded: '2.18.5' } },
+      ]);
+      expect(await read(bundled, 'NCCL version 2.26.2+cuda12.2'), bundled).toEqual([]);
+    }
+  });
+});
+
+describe('lines about the way of data', () => {
+  it('are recognised: adapters, Ethernet, copies between GPUs, reduction in switches [SP-24]', async () => {
+    const { job, verdicts } = await examine([
+      [
+        'a.log',
+        [
+          'k1:7:8 [0] NCCL INFO NET/IB : Using [0]mlx5_2:1/IB/SHARP [1]mlx5_3:1/IB [RO]; OOB eth0:10.0.0.1<0>',
+          'k2:7:8 [0] NCCL INFO NET/Socket: using Ethernet interface eth0',
+          'unable to enable P2P, falling back to copy',
+          '',
+        ].join('\n'),
+      ],
+    ]);
+    const [first, second] = job.processes;
+    expect(first!.hcas!.value).toEqual([
+      { name: 'mlx5_2', port: 1, link: 'IB', hasSharp: true },
+      { name: 'mlx5_3', port: 1, link: 'IB' },
+    ]);
+    expect(second).toMatchObject({ network: { value: 'Socket' }, sockets: { value: [{ name: 'eth0' }] } });
+    expect(verdicts.map(({ id }) => id)).toContain('peer-access-missing');
   });
 });
 

@@ -94,6 +94,8 @@ export interface NetworkInterface extends OnHost {
   readonly name: string;
   isUp: boolean | undefined;
   mtu: number | undefined;
+  /** Mbit/s, where a tool tells it. */
+  readonly speedMbps?: number;
   readonly addresses: string[];
 }
 

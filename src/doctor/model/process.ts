@@ -15,6 +15,8 @@ export interface Hca {
   readonly port: number;
   /** IB or RoCE. */
   readonly link: string;
+  /** Its network can reduce (SHARP). */
+  readonly hasSharp?: true;
 }
 
 export interface SocketInterface {

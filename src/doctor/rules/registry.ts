@@ -26,6 +26,7 @@ import { envShmDisabled } from './environment/env-shm-disabled.js';
 import { envValueUnknown } from './environment/env-value-unknown.js';
 import { shmInsteadOfP2p } from './environment/shm-instead-of-p2p.js';
 import { socketThreadsLimit } from './environment/socket-threads-limit.js';
+import { affinityDistant } from './machine/affinity-distant.js';
 import { affinityNarrow } from './machine/affinity-narrow.js';
 import { cudaDriverTooOld } from './machine/cuda-driver-too-old.js';
 import { cudaFailure } from './machine/cuda-failure.js';
@@ -54,6 +55,7 @@ import { bootstrapInterfaceMismatch } from './network/bootstrap-interface-mismat
 import { congestionControl } from './network/congestion-control.js';
 import { connectTimeout } from './network/connect-timeout.js';
 import { firewall } from './network/firewall.js';
+import { ifaceSlow } from './network/iface-slow.js';
 import { ifaceVirtual } from './network/iface-virtual.js';
 import { mtuSmall } from './network/mtu-small.js';
 import { netDiffers } from './network/net-differs.js';
@@ -93,6 +95,7 @@ import type { Rule } from './rule.js';
 import { duplicateGpu } from './setup/duplicate-gpu.js';
 import { duplicateRank } from './setup/duplicate-rank.js';
 import { initWaiting } from './setup/init-waiting.js';
+import { libraryDiffers } from './setup/library-differs.js';
 import { logBreaksOff } from './setup/log-breaks-off.js';
 import { ncclTestsNotOneJob } from './setup/nccl-tests-not-one-job.js';
 import { noTransport } from './setup/no-transport.js';
@@ -109,6 +112,7 @@ import { processFailed } from './unexplained/process-failed.js';
 export const RULES: readonly Rule[] = [
   // set-up
   versionMismatch,
+  libraryDiffers,
   duplicateGpu,
   noSocketInterface,
   bootstrapInterfaceMismatch,
@@ -159,6 +163,7 @@ export const RULES: readonly Rule[] = [
   adapterLinkDown,
   rocePacketLoss,
   affinityNarrow,
+  affinityDistant,
   mtuSmall,
   tcpBuffersSmall,
   congestionControl,
@@ -200,6 +205,7 @@ export const RULES: readonly Rule[] = [
   ncclWarningUnknown,
   // symptoms, each shown below its cause where one is found
   netSocketFallback,
+  ifaceSlow,
   shmInsteadOfP2p,
   peerAccessMissing,
   topologyFlat,

@@ -5,7 +5,9 @@ import type { Hca, NcclProcess, SocketInterface } from '../../model/process.js';
 import { type FileContext, here } from '../file-context.js';
 
 const BOOTSTRAP = /^Bootstrap ?: Using (?:\[\d+\])?([^:\s]+):(\S+?)<\d+>/;
-const HCA = /\[\d+\]([^\s:[\]]+):(\d+)(?:\/(\w+))?/g;
+const HCA = /\[\d+\]([^\s:[\]]+):(\d+)(?:\/(\w+)(\/SHARP)?)?/g;
+/** `NET/Socket: using Ethernet interface eth0`, as descriptions of older versions have it. */
+const ETHERNET = /^NET\/Socket ?: using (?:Ethernet )?interface ([\w.-]+)/i;
 /** An adapter of a list in newer versions may be a fusion of two: `mlx5_0+mlx5_1:1`. */
 const INTERFACE = /\[\d+\]([^\s:[\]]+):(\S+?)<\d+>/g;
 const USING = /^Using network (.+)$/;
@@ -28,7 +30,11 @@ export function readNetwork(process: NcclProcess, text: string, context: FileCon
     else if (/^NET\/\w*Plugin/.test(text)) readLibrary(process, text, context);
     else if (text.includes('async event') || text.includes('initialization failed'))
       return false; // a trouble
-    else if (text.startsWith('NET/IB : GPU Direct RDMA Disabled')) process.gpuDirectOff ??= here(context);
+    else if (text.startsWith('NET/Socket') && ETHERNET.test(text)) {
+      const name = ETHERNET.exec(text)![1]!;
+      process.sockets ??= { value: [{ name, address: '' }], at: here(context) };
+      process.network ??= { value: 'Socket', at: here(context) };
+    } else if (text.startsWith('NET/IB : GPU Direct RDMA Disabled')) process.gpuDirectOff ??= here(context);
     return true;
   }
   const using = USING.exec(text);
@@ -56,8 +62,13 @@ function readUsing(process: NcclProcess, text: string, context: FileContext): vo
   }
   const list = text.includes('; OOB ') ? text.slice(0, text.indexOf('; OOB ')) : text;
   const hcas: Hca[] = [];
-  for (const [, name, port, link] of list.matchAll(HCA)) {
-    hcas.push({ name: name!, port: Number(port), link: link ?? 'IB' });
+  for (const [, name, port, link, sharp] of list.matchAll(HCA)) {
+    hcas.push({
+      name: name!,
+      port: Number(port),
+      link: link ?? 'IB',
+      ...(sharp === undefined ? {} : { hasSharp: true }),
+    });
   }
   if (hcas.length > 0) process.hcas ??= { value: hcas, at: here(context) };
 }

@@ -1,6 +1,6 @@
 /**
- * `ip addr`, `ip link`, `ip -br addr` and `ls -l /sys/class/net`: network interfaces with state, size of packets and
- * addresses.
+ * `ip addr`, `ip link`, `ip -br addr`, `ethtool` and `ls -l /sys/class/net`: network interfaces with state, size of
+ * packets, speed and addresses.
  */
 import type { NetworkInterface } from '../../model/machine.js';
 import { type FileContext, here, kind, type LineReader } from '../file-context.js';
@@ -12,8 +12,13 @@ const BRIEF = /^([\w.-]+)(?:@[\w.-]+)?\s+(UP|DOWN|UNKNOWN)\s+([0-9a-fA-F.:/\s]*)
 /** A line of `ls -l /sys/class/net`. */
 const SYSFS = /^l\S+ .* ([\w.-]+) -> \S*devices\/\S*\/net\/\1$/;
 
+/** `ethtool eth0`. */
+const SETTINGS = /^Settings for ([\w.-]+):$/;
+const SPEED = /^\s+Speed: (\d+)Mb\/s/;
+
 export function interfaceReader(context: FileContext): LineReader {
   let current: NetworkInterface | undefined;
+  let settingsOf: string | undefined;
   const add = (
     name: string,
     isUp: boolean | undefined,
@@ -26,6 +31,24 @@ export function interfaceReader(context: FileContext): LineReader {
   };
   return (line) => {
     if (line.length > 500) return false;
+    if (line.startsWith('Settings for ')) {
+      settingsOf = SETTINGS.exec(line)?.[1];
+      return settingsOf !== undefined && kind(context, 'interfaces');
+    }
+    const speed = settingsOf === undefined ? null : SPEED.exec(line);
+    if (speed !== null) {
+      context.job.interfaces.push({
+        host: context.host,
+        at: here(context),
+        name: settingsOf!,
+        isUp: undefined,
+        mtu: undefined,
+        speedMbps: Number(speed[1]),
+        addresses: [],
+      });
+      settingsOf = undefined;
+      return true;
+    }
     const link = LINK.exec(line);
     if (link !== null) return add(link[1]!, link[2]!.split(',').includes('UP'), Number(link[3]), []);
     if (current !== undefined && line.startsWith(' ')) {

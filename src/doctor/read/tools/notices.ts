@@ -15,6 +15,10 @@ const PING = /^(?:rtt|round-trip) min\/avg\/max(?:\/\w+)? = [\d.]+\/([\d.]+)\//;
 const PING_HOST = /^--- (\S+) ping statistics ---$/;
 const NO_PEER_ACCESS = /\bunable to enable (?:P2P|peer[- ]to[- ]peer|peer access)\b/i;
 
+/** The NCCL that a framework brings along: lists of packages, and `torch.cuda.nccl.version()`. */
+const BUNDLED =
+  /\bnvidia-nccl-cu\d+ *(?:==)? *(\d+\.\d+\.\d+)|\bcuda\.nccl\.version\(\)[^\d]{1,20}(\d+), (\d+), (\d+)/;
+
 export function noticeReader(context: FileContext): LineReader {
   let pinged: string | undefined;
   const add = (name: string, value: string, what: string): true => {
@@ -34,6 +38,11 @@ export function noticeReader(context: FileContext): LineReader {
       // Other readers look at the rest of the line.
       if (found !== null) add('framework.errorHandling', found[1]!, 'framework');
       return false;
+    }
+    if (line.includes('nccl') && line.length < 400) {
+      const found = BUNDLED.exec(line);
+      if (found !== null)
+        return add('framework.nccl', found[1] ?? [found[2], found[3], found[4]].join('.'), 'packages');
     }
     if (line.startsWith('--- ')) pinged = PING_HOST.exec(line)?.[1] ?? pinged;
     if (line.includes(' min/avg/max')) {
