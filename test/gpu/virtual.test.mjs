@@ -53,10 +53,6 @@ for (const { gpus, accessible } of TEAMS) {
           }
           for (const buffer of [...sends, ...recvs]) buffer.free();
         }
-        assert.throws(
-          () => comms[0].wrap(memories[0].send.address, Float32Array, 1 + memories[0].send.bytes / 4),
-          /are more than/,
-        );
       } finally {
         await Promise.all(comms.map((comm) => comm.synchronize()));
         for (const { send, recv } of memories) {

@@ -4,7 +4,6 @@
 
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { pointerFacts } from '../../device/cuda/device-memory.js';
-import { bytesFrom } from '../../device/cuda/foreign-memory.js';
 import type { Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { type Buffer, className } from '../buffers.js';
@@ -77,8 +76,8 @@ export class CudaMemory implements BufferOwner {
     if (facts.device !== device.index) {
       refuse(`the pointer is memory of GPU ${facts.device}, but rank ${rank} works on ${device.label}`);
     }
-    const room = bytesFrom(device, address, bytes, facts);
-    if (room > 0 && bytes > room) {
+    const room = facts.start + facts.bytes - address;
+    if (facts.bytes > 0 && bytes > room) {
       refuse(
         `${bytes} bytes at the pointer are more than the ${room} that its allocation holds from there on`,
       );

@@ -63,9 +63,12 @@ interface Allocation {
   readonly device: number;
   readonly host: boolean;
   readonly name: string;
-  /** Of virtual memory: the GPUs that may access it. */
-  readonly accessible?: readonly number[];
+  /** Of virtual memory: the GPUs that may access each piece. */
+  readonly accessible?: readonly (readonly number[])[];
 }
+
+/** Bytes of a piece of virtual memory. */
+const PIECE_BYTES = 2 ** 21;
 
 /** Start of a context's handle; the device's index is added. */
 const CONTEXT = 0xc0;
@@ -416,20 +419,18 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return CUDA.success;
   }
   cuMemGetAccess(flags: Out, location: Int32Array, address: number): number {
-    const accessible = this.#find(address)?.[1].accessible;
+    const [base, { accessible = undefined } = {}] = this.#find(address) ?? [0];
     if (location[0] !== 1 || accessible === undefined) return CUDA.invalidValue;
-    flags[0] = accessible.includes(location[1]!) ? 3 : 0;
+    const piece = accessible[Math.floor((address - base) / PIECE_BYTES)]!;
+    flags[0] = piece.includes(location[1]!) ? 3 : 0;
     return this.#result('cuMemGetAccess');
   }
-  /** Virtual memory of the current GPU, as another library makes it: mapped in pieces, for some GPUs. */
-  virtualMemory(pieces: number, pieceBytes: number, accessible: readonly number[]): number {
+  /** Virtual memory of the current GPU, as another library makes it: the GPUs that may access each piece. */
+  virtualMemory(bytes: number, accessible: readonly (readonly number[])[]): number {
     const device = this.#device;
     const name = `virtual memory of GPU ${device}`;
-    const address = this.machine.region(name, pieces * pieceBytes, device, { zeroed: true });
-    for (let piece = 0; piece < pieces; piece++) {
-      const facts = { bytes: pieceBytes, device, host: false, name, accessible };
-      this.live.memory.set(address + piece * pieceBytes, facts);
-    }
+    const address = this.machine.region(name, bytes, device, { zeroed: true });
+    this.live.memory.set(address, { bytes, device, host: false, name, accessible });
     return address;
   }
   cuMemcpyHtoDAsync(to: number, from: ArrayBufferView, bytes: number, stream: number): number {
