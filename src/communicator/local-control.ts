@@ -70,7 +70,7 @@ export interface Control {
   allGather(bytes: Uint8Array, label: string): Promise<Uint8Array[]>;
   barrier(label: string): Promise<void>;
   onTrouble(listener: (trouble: Trouble, detail?: string) => void): void;
-  /** `detail` is for ranks of the same process only. */
+  /** `detail` says more in words; ranks of other processes may have heard of the trouble without it. */
   tell(trouble: Trouble, detail?: string): void;
 }
 

@@ -4,7 +4,7 @@
 
 import type { Bootstrap } from '../bootstrap/bootstrap.js';
 import type { Control } from './local-control.js';
-import { TROUBLE_KINDS } from './team.js';
+import { TROUBLE_KINDS, type Trouble } from './team.js';
 
 /** Twenty-four days, the longest time of a timer in Node, ms. */
 const LONGEST_WAIT_MS = 2 ** 31 - 1;
@@ -15,15 +15,16 @@ function troubleListener(bootstrap: Bootstrap): Pick<Control, 'onTrouble' | 'tel
     onTrouble: (listener) => {
       bootstrap.onPeerLost((rank, reason) => listener({ kind: 'peerDied', culprit: rank }, reason));
       bootstrap.onAbort((rank, reason) => {
-        const [, word, culprit] = /^(\w+):(\d+)$/.exec(reason) ?? [];
+        const [, word, culprit, detail] = /^(\w+):(\d+)(?: (.*))?$/s.exec(reason) ?? [];
         const kind = TROUBLE_KINDS.find((one) => one === word);
-        listener(
-          kind === undefined ? { kind: 'aborted', culprit: rank } : { kind, culprit: Number(culprit) },
-        );
+        const trouble: Trouble =
+          kind === undefined ? { kind: 'aborted', culprit: rank } : { kind, culprit: Number(culprit) };
+        listener(trouble, detail);
       });
     },
-    tell: ({ kind, culprit }) => {
-      void bootstrap.abort(`${kind}:${culprit}`).catch(() => {});
+    tell: ({ kind, culprit }, detail) => {
+      const reason = detail === undefined ? '' : ` ${detail}`;
+      void bootstrap.abort(`${kind}:${culprit}${reason}`).catch(() => {});
     },
   };
 }

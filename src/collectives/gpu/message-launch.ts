@@ -137,7 +137,7 @@ function groupsOf(team: GpuTeam, self: number, list: readonly GpuMessage[]): Gro
   if (own.send.length !== own.recv.length || own.send.some(({ bytes }, i) => bytes !== own.recv[i]!.bytes)) {
     throw new TuttiError(
       'invalidUsage',
-      `rank ${self} sends itself ${own.send.length} messages and receives ${own.recv.length} in one group, or their sizes differ`,
+      `rank ${self} sends itself ${own.send.length} messages and receives ${own.recv.length} in one group, or their sizes differ; put both, of one size, into one group()`,
       { rank: self },
     );
   }

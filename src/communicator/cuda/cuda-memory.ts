@@ -6,6 +6,7 @@ import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { pointerFacts } from '../../device/cuda/device-memory.js';
 import type { Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES } from '../../kernel/element-types.js';
 import { type Buffer, className } from '../buffers.js';
 import type { Completions } from './completions.js';
 import type { CudaFailure } from './cuda-failure.js';
@@ -15,6 +16,16 @@ import type { LaunchQueue } from './launch-queue.js';
 
 /** A device pointer of another library. */
 export type DeviceAddress = number | bigint;
+
+/** The class for an element type that was named in its place. */
+function hintFor(given: unknown): string {
+  const type = ELEMENT_TYPE_NAMES.find((name) => name === given);
+  const usual = 'pass Float32Array or another one';
+  if (type === undefined) return usual;
+  const carrier = { 1: 'Uint8Array', 2: 'Uint16Array' }[ELEMENT_TYPES[type].size as number];
+  const lacks = type.startsWith('float8') || type === 'float16' || type === 'bfloat16';
+  return lacks ? `pass ${carrier} for ${type}, and { type: '${type}' } to calls` : usual;
+}
 
 export class CudaMemory implements BufferOwner {
   readonly #team: CudaTeam;
@@ -92,7 +103,7 @@ export class CudaMemory implements BufferOwner {
     if (typeof ArrayType !== 'function' || !(size > 0)) {
       throw new TuttiError(
         'invalidArgument',
-        `${call}: ${typeof ArrayType === 'function' ? ArrayType.name : String(ArrayType)} is not a typed-array class; pass Float32Array or another one`,
+        `${call}: ${typeof ArrayType === 'function' ? ArrayType.name : String(ArrayType)} is not a typed-array class; ${hintFor(ArrayType)}`,
         { rank },
       );
     }
@@ -130,6 +141,11 @@ export class CudaMemory implements BufferOwner {
 
   async #copy(call: string, buffer: DeviceBuffer, act: (stream: Stream) => void): Promise<void> {
     this.#failure.checkOwn();
+    if (this.#queue.isCapturing) {
+      throw new TuttiError('invalidUsage', `${call}: copies cannot be recorded in a graph`, {
+        rank: this.#team.rank,
+      });
+    }
     await this.#queue.inOrder(call, (stream) => {
       if (buffer.freed) {
         throw new TuttiError('invalidUsage', `${call}: the buffer was given back`, { rank: this.#team.rank });

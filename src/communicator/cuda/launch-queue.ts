@@ -251,12 +251,12 @@ export class LaunchQueue {
     }
     const before = this.#last;
     if (stream !== before) this.#follow(stream);
+    // Another library may record it; then nothing is done yet, and what comes next still follows what was.
+    const recorded = stream instanceof ForeignStream && stream.isCapturing;
     this.#begin(work);
-    this.#put(work, stream, stream !== this.stream);
-    if (!(stream instanceof ForeignStream)) return;
-    stream.marked();
-    // Nothing was done yet: what comes next still follows what was.
-    if (stream.isCaptured) this.#last = before;
+    this.#put(work, stream, recorded);
+    if (recorded) this.#last = before;
+    else if (stream instanceof ForeignStream) stream.setMark();
   }
 
   /** Puts work into a stream that others may wait for: where that fails the communicator has failed, for all. */

@@ -133,9 +133,9 @@ export async function openCudaProcessTeam(
         listeners.push(listener);
         for (const news of early.splice(0)) listener(...news);
       },
-      tell: (news) => {
+      tell: (news, detail) => {
         memory?.giveUp();
-        control.tell(news);
+        control.tell(news, detail);
       },
       allocate: (bytes) => heap.allocate(bytes),
       free: (address) => heap.free(address),

@@ -119,22 +119,14 @@ export class Stream {
 export class ForeignStream extends Stream {
   /** Behind the last work of ours. */
   readonly mark: Event;
-  #captured = false;
-
   constructor(device: CudaDevice, handle: number) {
     super(device, handle);
     this.mark = new Event(device);
   }
 
-  /** Work of ours was put into it. */
-  marked(): void {
-    this.#captured = this.isCapturing;
-    if (!this.#captured) this.mark.record(this.handle);
-  }
-
-  /** The last work of ours has become a part of somebody's graph. */
-  get isCaptured(): boolean {
-    return this.#captured;
+  /** Sets the mark behind work of ours that was put into it; not while it is captured. */
+  setMark(): void {
+    this.mark.record(this.handle);
   }
 
   /** Whether our work in it is done. */
