@@ -1389,4 +1389,13 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
       'NCCL version 2.18.1+cuda12.1',
     ),
   ],
+  'adapter-not-opened': [
+    one(
+      'no adapter is left: data go over TCP',
+      warn('n1', 'misc/ibvwrap.cc:92', 'Call to ibv_open_device failed'),
+      log('n1', 'NET/IB : No device found.'),
+      log('n1', 'Using network Socket'),
+    ),
+    one('all adapters are opened', log('n1', 'NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>')),
+  ],
 };

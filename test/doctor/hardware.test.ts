@@ -119,6 +119,26 @@ describe('adapters', () => {
   });
 });
 
+describe('NVLinks of a GPU', () => {
+  it('that are inactive are told once, though pairs lack them too', async () => {
+    const gpu = (index: number, down: readonly number[]): string[] => [
+      `GPU ${index}: NVIDIA A100-SXM4-80GB (UUID: GPU-${index})`,
+      ...Array.from({ length: 12 }, (_, i) => `\t Link ${i}: ${down.includes(i) ? '<inactive>' : '25 GB/s'}`),
+    ];
+    const cell = (a: number, b: number): string =>
+      a === b ? ' X ' : a + b === 3 && a * b === 2 ? 'SYS' : 'NV4';
+    const matrix = [
+      '\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity',
+      ...[0, 1, 2, 3].map((a) => `GPU${a}\t${[0, 1, 2, 3].map((b) => cell(a, b)).join('\t')}\t0-31`),
+    ];
+    const links = [gpu(0, []), gpu(1, [4, 5]), gpu(2, []), gpu(3, [])].flat();
+    expect(await read(...matrix)).toMatchObject([{ id: 'nvlink-down', culprit: { gpus: [1, 2] } }]);
+    expect(await read(...links, ...matrix)).toMatchObject([
+      { id: 'nvlink-down', culprit: { gpu: 1, links: [4, 5] } },
+    ]);
+  });
+});
+
 describe('the table of GIDs beside a log', () => {
   it('tells which entry is chosen, and which is right', async () => {
     const host = (name: string): string[] => [

@@ -28,7 +28,20 @@ describe('a message that tells its cause', () => {
     );
     expect(told).toMatchObject({ id: 'process-failed', text: expect.stringMatching(/; not all ranks came/) });
     const dark = await first('ValueError: bad shape');
-    expect(dark.text).toMatch(/nothing in the input tells why$/);
+    expect(dark.text).toMatch(/ValueError: bad shape$/);
+    expect(dark.repair).toMatch(/^Cure the exception/);
+    const silent = await first('srun: error: n2: task 1: Exited with exit code 3');
+    expect(silent.text).toMatch(/nothing in the input tells why$/);
+  });
+
+  it('is said of warnings that no rule knows', async () => {
+    const told = await first(
+      'h:10:60 [0] NCCL WARN NET/OFI Request completed with error. RC: 5. Error: Input/output error.',
+    );
+    expect(told).toMatchObject({
+      id: 'nccl-warning-unknown',
+      text: expect.stringMatching(/^NCCL warns: .*; the network plugin reports a request that failed$/),
+    });
   });
 
   it('is told apart by the part of NCCL that failed', async () => {

@@ -1,6 +1,7 @@
 /** All rules, causes before what they cause. */
 
 import { adapterLinkDown } from './adapters/adapter-link-down.js';
+import { adapterNotOpened } from './adapters/adapter-not-opened.js';
 import { gdrMissingOnNode } from './adapters/gdr-missing-on-node.js';
 import { gdrOff } from './adapters/gdr-off.js';
 import { gdrOffDistance } from './adapters/gdr-off-distance.js';
@@ -161,6 +162,7 @@ export const RULES: readonly Rule[] = [
   ibPortSlow,
   ibPortFlap,
   adapterLinkDown,
+  adapterNotOpened,
   rocePacketLoss,
   affinityNarrow,
   affinityDistant,

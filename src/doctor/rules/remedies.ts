@@ -147,6 +147,14 @@ const REMEDIES: readonly (readonly [RegExp, Remedy])[] = [
     },
   ],
   [
+    /NET\/OFI Request completed with error/i,
+    {
+      cause: 'the network plugin reports a request that failed',
+      repair:
+        'Look at the process at the other end first, then at the adapter: its link, its driver’s log, and the service that repeats requests (cxi_rh on Slingshot).',
+    },
+  ],
+  [
     /Attempt to use communicator before/i,
     {
       cause: 'a communicator was used before its set-up ended',

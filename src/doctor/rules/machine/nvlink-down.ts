@@ -20,7 +20,21 @@ export const nvlinkDown: Rule = {
     ),
   ],
   references: ['nvidia-smi nvlink -s'],
-  find: (job) => [...inactiveLinks(job), ...oddPairs(job), ...oddInTrees(job), ...refusedPairs(job)],
+  find(job) {
+    const inactive = inactiveLinks(job);
+    // A pair without links is what the links of one of its GPUs lead to.
+    const isTold = ({ culprit }: Finding): boolean =>
+      inactive.some(
+        (one) =>
+          (one.culprit.host === undefined ||
+            culprit.host === undefined ||
+            one.culprit.host === culprit.host) &&
+          (one.culprit.gpu === culprit.gpu ||
+            (culprit.gpus as number[] | undefined)?.includes(one.culprit.gpu as number)),
+      );
+    const pairs = oddPairs(job).filter((one) => !isTold(one));
+    return [...inactive, ...pairs, ...oddInTrees(job), ...refusedPairs(job)];
+  },
 };
 
 /** Of so many of their kind, the others show what is normal. */

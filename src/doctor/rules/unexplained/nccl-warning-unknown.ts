@@ -164,10 +164,13 @@ function findingOf(left: readonly Left[], silent: readonly NcclProcess[]): Findi
     .map((text) => `"${text}"`)
     .join(', ');
   const more = texts.length > 3 ? ` and ${texts.length - 3} more kinds` : '';
+  const remedy = texts.map(remedyOf).find((one) => one !== undefined);
   const said =
     left.length === 0
       ? 'NCCL reports failing calls and no reason'
-      : `NCCL warns of what no rule knows: ${quoted}${more}`;
+      : remedy === undefined
+        ? `NCCL warns of what no rule knows: ${quoted}${more}`
+        : `NCCL warns: ${quoted}${more}`;
   const ended =
     code === undefined ? '' : `; calls returned ${code}${result === undefined ? '' : ` (${result[0]})`}`;
   const ranks = [...new Set(left.flatMap(({ logged }) => logged.rank ?? []))];
@@ -175,7 +178,7 @@ function findingOf(left: readonly Left[], silent: readonly NcclProcess[]): Findi
   return {
     severity: failed.length > 0 ? 'error' : left.length > 0 && left.every(isSettled) ? 'info' : 'warning',
     confidence: 'possible',
-    text: `${said}${ended}`,
+    text: `${said}${ended}${remedy === undefined ? '' : `; ${remedy.cause}`}`,
     culprit: {
       hosts: reported.slice(0, 16),
       ...(ranks.length === 0 ? {} : { ranks: ranks.slice(0, 64) }),
@@ -190,7 +193,7 @@ function findingOf(left: readonly Left[], silent: readonly NcclProcess[]): Findi
       ),
     ]),
     repair:
-      texts.map(remedyOf).find((one) => one !== undefined)?.repair ??
+      remedy?.repair ??
       result?.[1] ??
       'Read the message, and the lines before it in the log of the same process; search for its words in the documentation and the issues of NCCL.',
     workaround: null,

@@ -93,12 +93,13 @@ export const processFailed: Rule = {
     const remedy = job.events.flatMap((one) =>
       one.kind === 'exception' ? (remedyOf(one.text) ?? []) : [],
     )[0];
+    const isException = first.event.kind === 'exception';
     const more = ranks.filter((rank) => !ranksOf(first.event).includes(rank));
     return [
       {
         severity: 'error',
         confidence: 'possible',
-        text: `${first.text}${more.length > 0 ? `; so did rank ${listed(more)}` : ''}; ${remedy?.cause ?? 'nothing in the input tells why'}`,
+        text: `${first.text}${more.length > 0 ? `; so did rank ${listed(more)}` : ''}${remedy !== undefined ? `; ${remedy.cause}` : isException ? '' : '; nothing in the input tells why'}`,
         culprit: {
           ...(first.event.rank === undefined ? {} : { rank: first.event.rank }),
           ...(first.event.host === undefined ? {} : { host: first.event.host }),
@@ -106,7 +107,11 @@ export const processFailed: Rule = {
         evidence: some(
           firstOfEach(ends, ({ event }) => event.rank ?? event.at.line).map(({ event }) => event.at),
         ),
-        repair: remedy?.repair ?? 'Look into the standard error of that process for its first error.',
+        repair:
+          remedy?.repair ??
+          (isException
+            ? 'Cure the exception: its traceback stands before the line, in the output of that process.'
+            : 'Look into the standard error of that process for its first error.'),
         workaround: null,
       } satisfies Finding,
     ];
