@@ -124,7 +124,8 @@ export class SimpleProtocol implements Protocol {
     const { input, output, elements } = transfer;
     const first = k.threadIndex.eq(0);
     const stepElements = this.#slot.div(size);
-    const least = stepElements.mul(stepsPerSlice).div(32);
+    // A fence costs as much as 64 KB or so: no more slices than data are worth.
+    const least = stepElements.mul(stepsPerSlice).div(this.ends.withoutProxy === true ? 4 : 32);
     const slice = elements
       .add(16 * slices - 1)
       .div(16 * slices)

@@ -54,13 +54,13 @@ export interface ConnectorForm {
 }
 
 /**
- * LL: a line for each thread of a block. LL128: a slice for each of four warps. Simple: slices of some 16 KB, in two parts
- * per rank.
+ * LL: a line for each thread of a block. LL128: a slice for each of four warps. Simple: as much as a fence of each block is
+ * worth.
  */
 export const CONNECTOR_FORM: ConnectorForm = {
   threads: 512,
   leastThreads: 96,
-  channelBytes: { LL: 4096, LL128: 7680, Simple: 65536 },
+  channelBytes: { LL: 4096, LL128: 7680, Simple: 16384 },
   // LL128: what a warp moves at a time, so that it has whole lines.
   grainBytes: { ...GRAIN_BYTES, LL128: 2 * CHUNK128_DATA },
 };

@@ -112,11 +112,12 @@ function hindrance(team: GpuTeam, call: GpuCall, { algorithm, protocol }: GpuWay
 /** Microseconds of a hop, and GB/s of a rank in each direction, measured on two H200 joined by NVLink (docs/gpu-notes.md). */
 type ConnectorCosts = Readonly<Partial<Record<GpuProtocol, readonly [hop: number, gigabytes: number]>>>;
 const COSTS: Readonly<Record<ConnectorKind, ConnectorCosts>> = {
-  Ring: { LL: [2.3, 84], LL128: [2.6, 200], Simple: [7, 280] },
-  Tree: { LL: [2.4, 45], LL128: [2.7, 100], Simple: [5, 135] },
-  PAT: { Simple: [4.6, 220] },
+  Ring: { LL: [1.2, 133], LL128: [1.6, 295], Simple: [3, 280] },
+  Tree: { LL: [1.3, 45], LL128: [1.7, 196], Simple: [3.6, 249] },
+  PAT: { Simple: [3.1, 183] },
 };
-const LAUNCH_MICROSECONDS = 1;
+/** What a call takes that moves nothing: its launch in a graph, and its first look at counters. */
+const LAUNCH_MICROSECONDS = 3.4;
 
 /** Predicted time over connections, microseconds. */
 export function predictOverConnections(

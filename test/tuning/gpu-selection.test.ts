@@ -44,7 +44,8 @@ describe('selectOnGpu', () => {
 
   it('takes the fastest over connections where nothing else is left', () => {
     expect(chosen(eight, call(2), 'Ring,Tree')).toBe('Tree LL');
-    expect(chosen(eight, call(1 << 26), 'Ring,Tree')).toBe('Ring Simple');
+    expect(chosen(eight, call(1 << 26), 'Ring,Tree')).toBe('Ring LL128');
+    expect(chosen(eight, call(1 << 26), 'Ring,Tree', '^LL128')).toBe('Ring Simple');
     expect(chosen(eight, call(1 << 26), 'Ring,Tree', 'LL')).toBe('Ring LL');
     expect(chosen(eight, call(2, 'allGather'), 'Ring,PAT', 'Simple')).toBe('PAT Simple');
     expect(chosen(pair, call(2, 'broadcast'), 'Ring')).toBe('Ring LL');
