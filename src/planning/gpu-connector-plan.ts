@@ -1,9 +1,9 @@
 /**
  * What to launch on GPUs for a ring, a tree or PAT: channels, shares, chunks, and each rank's neighbours.
  *
- * Ranks stand in their own order in every ring, since all GPUs of a host that reach each other's memory do so through
- * one switch or all alike; every rank is a node of its own in the two trees. Everything but roles and neighbours is equal
- * on all ranks.
+ * Where all GPUs are joined alike, ranks stand in their own order in every ring, and each is a node of its own in the two
+ * trees. Elsewhere the team has orders, which rings follow, one after the other by channel; the two trees are chains along
+ * the first order, and from the end of the second. Everything but roles and neighbours is equal on all ranks.
  */
 
 import type { ConnectionProtocol } from '../collectives/connection-protocol.js';
@@ -15,7 +15,9 @@ import {
   type ConnectorShares,
   connectorWork,
   GPU_TREES,
+  type GpuRingPlace,
   type GpuTreePlace,
+  MAX_GPU_RINGS,
   writeConnectorWork,
 } from '../collectives/gpu/connector-work.js';
 import { type ConnectorKind, type ConnectorSizes, slotBytes } from '../collectives/gpu/connectors.js';
@@ -113,7 +115,18 @@ function channelsFor(
   return Math.max(1, Math.min(most, Math.ceil(callBytes(call) / channelBytes[protocol])));
 }
 
+/** The place of a rank in the rings of a team. */
+function ringPlaces({ ranks, orders }: GpuTeam, rank: number): GpuRingPlace[] {
+  const inOrder = Array.from({ length: ranks }, (_, r) => r);
+  return (orders ?? [inOrder]).slice(0, MAX_GPU_RINGS).map((order) => {
+    const position = order.indexOf(rank);
+    return { position, around: [...order.slice(position), ...order.slice(0, position)] };
+  });
+}
+
 function ringPlan(
+  team: GpuTeam,
+  rank: number,
   call: GpuCall,
   protocol: ConnectionProtocol,
   most: number,
@@ -130,13 +143,19 @@ function ringPlan(
     blocks: channels,
     key: [],
     shares: sharesOf(call, protocol, channels, Math.floor(bytes / grain) * grain, form),
-    details: {},
+    details: { rings: ringPlaces(team, rank) },
     build: (traits, parameters) =>
       gpuRing(traits, { ...parameters, collective, protocol, reduction: { type, op } }),
   };
 }
 
-function treePlaces(ranks: number, rank: number): GpuTreePlace[] {
+function treePlaces({ ranks, orders }: GpuTeam, rank: number): GpuTreePlace[] {
+  if (orders !== undefined) {
+    return [orders[0]!, (orders[1] ?? orders[0]!).toReversed()].map((chain) => {
+      const at = chain.indexOf(rank);
+      return { parent: chain[at - 1] ?? -1, place: 0, children: chain.slice(at + 1, at + 2) };
+    });
+  }
   const nodes = { ranks, perNode: 1 };
   return ([0, 1] as const).map((tree) => {
     const { parent, children } = treeNeighbours(nodes, rank, tree);
@@ -156,8 +175,8 @@ function blockRoles(trees: readonly GpuTreePlace[], split: boolean): (string | n
 }
 
 /** The roles of all ranks. */
-function allRoles(ranks: number, split: boolean): string[] {
-  const all = Array.from({ length: ranks }, (_, rank) => blockRoles(treePlaces(ranks, rank), split));
+function allRoles(team: GpuTeam, split: boolean): string[] {
+  const all = Array.from({ length: team.ranks }, (_, rank) => blockRoles(treePlaces(team, rank), split));
   return [...new Set(all.flat().filter((role) => role !== null))].sort();
 }
 
@@ -183,12 +202,13 @@ function treePlan(
   const channels = Math.min(wanted, split ? evenly(room) : evenly(most));
   const shares = sharesOf(call, protocol, channels, slot, form);
   // One program for all: ranks that share a GPU load it once, before any of them waits in it for the others.
-  const roles = allRoles(team.ranks, split);
-  const trees = treePlaces(team.ranks, rank);
+  const roles = allRoles(team, split);
+  const trees = treePlaces(team, rank);
   const { type, op } = reductionOf(call);
   return {
     blocks: split ? 2 * channels : channels,
-    key: [split ? 'split' : 'unsplit'],
+    // The roles are part of the code.
+    key: [split ? 'split' : 'unsplit', roles.join()],
     shares: { ...shares, window: STEPS * shares.chunk },
     details: {
       trees,
@@ -250,7 +270,7 @@ export function connectorLaunch(
   const most = Math.min(has, residentBlocks(team));
   const plan =
     algorithm === 'Ring'
-      ? ringPlan(call, protocol, most, connectors, form)
+      ? ringPlan(team, rank, call, protocol, most, connectors, form)
       : algorithm === 'Tree'
         ? treePlan(team, call, protocol, most, connectors, rank, form)
         : patPlan(team, call, most, connectors, form);

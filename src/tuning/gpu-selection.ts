@@ -121,7 +121,7 @@ const LAUNCH_MICROSECONDS = 3.4;
 
 /** Predicted time over connections, microseconds. */
 export function predictOverConnections(
-  { ranks: n }: GpuTeam,
+  { ranks: n, orders }: GpuTeam,
   call: GpuCall,
   { algorithm, protocol }: ConnectedWay,
 ): number {
@@ -131,7 +131,7 @@ export function predictOverConnections(
   /** Bytes that a rank sends. */
   let traffic = bytes;
   if (algorithm === 'Tree') {
-    hops = 2 * depth;
+    hops = 2 * (orders === undefined ? depth : n - 1);
     traffic = n === 2 ? bytes : 2 * bytes;
   } else if (call.collective === 'allReduce') {
     hops = 2 * (n - 1);

@@ -105,7 +105,8 @@ export class CudaRanks implements PerfRanks<GpuOperation> {
     const sharing = (busId: string) => gpus.filter((gpu) => gpu.busId === busId).length;
     const rooms = facts.map(([, free], rank) => (free! * MEMORY_SHARE) / 2 / sharing(gpus[rank]!.busId));
     this.room = Math.floor(Math.min(...rooms) / GRANULE) * GRANULE;
-    this.connections = gpuConnections(readNvml().facts, gpus);
+    const rings = ranks[0]?.comm.rings;
+    this.connections = [...gpuConnections(readNvml().facts, gpus), ...(rings === undefined ? [] : [rings])];
   }
 
   static async open(

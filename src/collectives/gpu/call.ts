@@ -13,6 +13,9 @@ export const GPU_COLLECTIVES: readonly GpuCollective[] = [
   'scatter',
 ];
 
+/** Orders in which rings go through all ranks, for the channels in turn. */
+export type RankOrders = readonly (readonly number[])[];
+
 /** What does not change from call to call; equal on all ranks. */
 export interface GpuTeam {
   readonly ranks: number;
@@ -26,6 +29,8 @@ export interface GpuTeam {
    * or the ranks share one, and areas lie in their memory.
    */
   readonly wholeLines: boolean;
+  /** Where not all GPUs are joined alike; trees are chains along them then. Absent: rings go in the order of the ranks. */
+  readonly orders?: RankOrders;
 }
 
 /** What all ranks must call alike. */

@@ -14,8 +14,8 @@ export interface ConnectorParameters {
 }
 
 type WideField = 'sendStride' | 'recvStride' | 'argument' | 'count' | 'grain' | 'grains' | 'chunk' | 'window';
-type NarrowField = 'extra' | 'root' | 'stepCount';
-type ListField = 'roles' | 'parent' | 'place' | 'children' | 'steps';
+type NarrowField = 'extra' | 'root' | 'rings' | 'stepCount';
+type ListField = 'position' | 'roles' | 'parent' | 'place' | 'children' | 'steps';
 
 /** Elements of a channel. */
 interface Share {
@@ -57,6 +57,19 @@ export class ConnectorBlock {
 
   entry(name: ListField, index: Value<'u32'> | number): Value<'u32'> {
     return this.k.field(this.#work, this.#fields, name, index);
+  }
+
+  /** The ring of this channel: this rank's position, and the ranks behind it. */
+  ring(): { readonly position: Value<'u32'>; after(distance: Value<'u32'> | number): Value<'u32'> } {
+    const { k, team } = this;
+    const { ranks } = team;
+    if (ranks === 2) return { position: team.self, after: (distance) => team.after(distance) };
+    const ring = this.channel.rem(this.narrow('rings'));
+    const first = ring.mul(ranks);
+    return {
+      position: this.entry('position', ring),
+      after: (distance) => k.field(this.#work, this.#fields, 'around', first.add(distance)),
+    };
   }
 
   connectors(kind: ConnectorKind, protocol: ConnectionProtocol): Connectors {

@@ -14,6 +14,9 @@ import type { GpuArguments } from './work.js';
 /** Steps of a schedule of PAT at most: 32 ranks have 47. */
 export const MAX_PAT_STEPS = 64;
 
+/** Rings of different orders. */
+export const MAX_GPU_RINGS = 16;
+
 /** Trees over the same ranks. */
 export const GPU_TREES = 2;
 
@@ -41,6 +44,13 @@ function makeWork(ranks: number) {
     extra: 'u32',
     self: 'u32',
     root: 'u32',
+    /**
+     * Rings: how many there are, one after the other for the channels; this rank's position in each, and the ranks around
+     * it, itself first.
+     */
+    rings: 'u32',
+    position: array('u32', MAX_GPU_RINGS),
+    around: array('u8', MAX_GPU_RINGS * ranks),
     /** Trees: which of the program's roles each block of a channel has. */
     roles: array('u32', TREE_BLOCKS),
     /** By tree: the parent, which of its children this rank is, and its own children. */
@@ -74,7 +84,15 @@ export interface GpuTreePlace {
   readonly children: readonly number[];
 }
 
+/** The place of a rank in a ring. */
+export interface GpuRingPlace {
+  readonly position: number;
+  /** The ranks at the distances 0, 1, 2, ... behind it. */
+  readonly around: readonly number[];
+}
+
 export interface ConnectorDetails {
+  readonly rings?: readonly GpuRingPlace[];
   readonly roles?: readonly number[];
   readonly trees?: readonly GpuTreePlace[];
   readonly steps?: readonly number[];
@@ -97,7 +115,7 @@ export function writeConnectorWork(
   view: DataView,
   base: number,
   shares: ConnectorShares,
-  { roles = [], trees = [], steps = [] }: ConnectorDetails,
+  { rings = [], roles = [], trees = [], steps = [] }: ConnectorDetails,
   args: GpuArguments,
 ): void {
   const ranks = args.areas.length;
@@ -111,6 +129,13 @@ export function writeConnectorWork(
     .set('chunk', shares.chunk)
     .set('window', shares.window ?? shares.chunk);
   at.set('self', args.self).set('root', args.root ?? 0);
+  at.set('rings', rings.length);
+  rings.forEach(({ position, around }, ring) => {
+    at.set('position', position, ring);
+    around.forEach((rank, distance) => {
+      at.set('around', rank, ring * ranks + distance);
+    });
+  });
   roles.forEach((role, i) => {
     at.set('roles', role, i);
   });

@@ -1,6 +1,6 @@
 /**
- * Rings on GPUs: the programs of ring.ts over connectors in the areas. Ranks stand in their own order in all rings; a
- * block of the launch is a channel.
+ * Rings on GPUs: the programs of ring.ts over connectors in the areas. In which order the ranks stand comes with the launch;
+ * a block of it is a channel.
  */
 
 import { kernel } from '../../kernel/builder.js';
@@ -24,8 +24,9 @@ export function gpuRing(traits: Traits, parameters: GpuRingParameters): Program 
     const block = new ConnectorBlock(k, work, parameters, k.blockIndex);
     const { team } = block;
     const links = block.connectors('Ring', protocol);
-    const next = team.after(1);
-    const prev = team.after(ranks - 1);
+    const ring = block.ring();
+    const next = ring.after(1);
+    const prev = ring.after(ranks - 1);
     const place: RingPlace = {
       ends: () => links.ends([links.receiveEnd(team.areaOf(prev), 0)], [links.sendEnd(team.areaOf(next), 0)]),
       self: team.self,
@@ -39,10 +40,10 @@ export function gpuRing(traits: Traits, parameters: GpuRingParameters): Program 
       offset: () => block.share().first,
       count: () => block.share().count,
       chunk: () => block.wide('chunk'),
-      position: () => team.self,
+      position: () => ring.position,
       prev: () => prev,
       next: () => next,
-      rankAfter: (distance) => team.after(distance),
+      rankAfter: (distance) => ring.after(distance),
     };
     goRound(k, place, { collective, protocol, reduction });
   });

@@ -6,6 +6,7 @@ import { CudaCommunicator } from './cuda-communicator.js';
 import { type CudaDeviceName, isCudaDeviceName } from './cuda-device-name.js';
 import { GPU_PROGRAMS, type GpuPrograms, gpuProgramsFor, type ProgramSettings } from './gpu-programs.js';
 import { createLocalCudaTeams } from './local-cuda-team.js';
+import type { FindRings } from './ring-order.js';
 
 export interface LocalCudaOptions extends Partial<ProgramSettings> {
   readonly timeoutMs: number;
@@ -15,6 +16,7 @@ export interface LocalCudaOptions extends Partial<ProgramSettings> {
   readonly driver?: CudaDriver;
   readonly programs?: GpuPrograms;
   readonly chunkBytes?: number;
+  readonly findRings?: FindRings;
 }
 
 /** Communicators of ranks on these GPUs, in rank order. One GPU may be named several times. */

@@ -111,6 +111,11 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     return this.#team.description;
   }
 
+  /** One line on the order of rings over connections; undefined where lists ask for no such algorithm. */
+  get rings(): string | undefined {
+    return this.#team.rings;
+  }
+
   /** Handle of the stream that calls use which name none: for other libraries that want to work in order with them. */
   get stream(): number {
     return this.#queue.stream.handle;

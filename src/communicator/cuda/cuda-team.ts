@@ -27,6 +27,8 @@ export interface CudaTeam extends Control {
   readonly sharesThread: boolean;
   /** One line for people: how the ranks are connected. */
   readonly description: string;
+  /** One line for people: in which order rings over connections go, where there are any. */
+  readonly rings?: string;
   /** The areas of all ranks, at addresses of this rank's GPU. */
   readonly areas: readonly number[];
   /** Table of the ranks' mapped allocations in this GPU's memory; 0 where names are plain addresses. */

@@ -17,6 +17,7 @@ import { areIdle, whenIdle } from './device-work.js';
 import type { GpuPrograms } from './gpu-programs.js';
 import { checkSharing, gpuTeam } from './gpu-team.js';
 import { RankResources } from './rank-resources.js';
+import { type FindRings, ringOrder } from './ring-order.js';
 
 function describeTeam(devices: readonly CudaDevice[], onHost: boolean): string {
   const distinct = [...new Set(devices)];
@@ -34,6 +35,8 @@ export interface LocalCudaTeamOptions {
   readonly peerToPeer?: boolean;
   /** All ranks compare what they call before they begin. */
   readonly check?: boolean;
+  /** For tests: other ways to find the order of rings than to look at the machine. */
+  readonly findRings?: FindRings;
   /** Chunks in which memory for buffers is taken from the driver; by default as large as is good for GPUs. */
   readonly chunkBytes?: number;
 }
@@ -42,8 +45,16 @@ export interface LocalCudaTeamOptions {
 export function createLocalCudaTeams(
   driver: CudaDriver,
   devices: readonly CudaDevice[],
-  { timeoutMs, programs, peerToPeer = true, check = false, chunkBytes = CHUNK_BYTES }: LocalCudaTeamOptions,
+  options: LocalCudaTeamOptions,
 ): CudaTeam[] {
+  const {
+    timeoutMs,
+    programs,
+    peerToPeer = true,
+    check = false,
+    chunkBytes = CHUNK_BYTES,
+    findRings,
+  } = options;
   checkSharing(devices);
   areaLayout(devices.length, programs.sizes);
   const size = devices.length;
@@ -64,7 +75,12 @@ export function createLocalCudaTeams(
   const controls = createLocalControls(size, timeoutMs);
   const wholeLines =
     !onHost && devices.every((device) => devices.every((peer) => device.storesWholeLines(peer)));
-  const gpu = gpuTeam(devices, { addressing: 'plain', wholeLines });
+  const order = ringOrder(devices, {
+    sizes: programs.sizes,
+    onHost,
+    ...(findRings === undefined ? {} : { find: findRings }),
+  });
+  const gpu = gpuTeam(devices, { addressing: 'plain', wholeLines }, order);
   const description = describeTeam(devices, onHost);
   const areas = ranks.map(({ area }) => area.address);
   const boards = ranks.map(({ board }) => board);
@@ -93,6 +109,7 @@ export function createLocalCudaTeams(
       overlaps,
       sharesThread: size > 1,
       description,
+      ...(order === undefined ? {} : { rings: order.text }),
       areas,
       maps: 0,
       words,

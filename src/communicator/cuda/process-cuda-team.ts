@@ -20,11 +20,14 @@ import { gpuTeam } from './gpu-team.js';
 import { MappedMemory } from './mapped-memory.js';
 import { type PeerMessage, PeerMessages } from './peer-messages.js';
 import { meetProcesses, type ProcessMeeting } from './process-meeting.js';
+import type { FindRings } from './ring-order.js';
 
 export interface ProcessCudaTeamOptions {
   readonly settings: Settings;
   readonly programs: GpuPrograms;
   readonly chunkBytes?: number;
+  /** For tests: other ways to find the order of rings than to look at the machine. */
+  readonly findRings?: FindRings;
   /** For tests, whose ranks share a process: what tells this rank's process from others, and its heap. */
   readonly identity?: string;
   readonly host?: HostDevice;
@@ -60,8 +63,9 @@ export async function openCudaProcessTeam(
       check: settings.check,
       peerToPeer: settings.peerToPeer,
       identity,
+      findRings: rest.findRings,
     });
-    const { device, resources, introductions, areas, onHost, wholeLines, boards } = meeting;
+    const { device, resources, introductions, areas, onHost, wholeLines, boards, order } = meeting;
     memory = openMapped(meeting, rank, size);
     const control = processControl(bootstrap, settings.timeoutMs);
     const calls = new CallBoards(meeting.host, rank, boards);
@@ -116,7 +120,8 @@ export async function openCudaProcessTeam(
       device,
       kernels,
       programs,
-      gpu: gpuTeam(introductions, { addressing: onHost ? 'plain' : 'mapped', wholeLines }),
+      gpu: gpuTeam(introductions, { addressing: onHost ? 'plain' : 'mapped', wholeLines }, order),
+      ...(order === undefined ? {} : { rings: order.text }),
       overlaps,
       sharesThread: false,
       description: describeTeam(meeting),

@@ -32,6 +32,7 @@ import {
   storeWholeLines,
 } from './introduction.js';
 import { hostAreaBytes, RankResources } from './rank-resources.js';
+import { type FindRings, type RingOrder, ringOrder } from './ring-order.js';
 
 /** Where a rank's area is, and whether it could map the boards of all. */
 interface Place extends Report {
@@ -41,6 +42,8 @@ interface Place extends Report {
   readonly handle?: string;
   /** In memory of the host: offset in the segment. */
   readonly offset?: number;
+  /** What rank 0 says of rings. */
+  readonly order?: RingOrder | undefined;
 }
 
 /** How opening the areas of the others went. */
@@ -127,6 +130,8 @@ export interface MeetingOptions {
   readonly peerToPeer: boolean;
   /** What tells this rank's process from others. */
   readonly identity: string;
+  /** For tests: other ways to find the order of rings than to look at the machine. */
+  readonly findRings?: FindRings | undefined;
 }
 
 /** What a rank reaches when all have met. */
@@ -141,6 +146,7 @@ export interface ProcessMeeting {
   readonly onHost: boolean;
   /** As in GpuTeam. */
   readonly wholeLines: boolean;
+  readonly order: RingOrder | undefined;
   /** Addresses of the boards in the heap; only the own one where processes cannot share memory. */
   readonly boards: readonly (number | undefined)[];
   isLocal(rank: number): boolean;
@@ -153,7 +159,7 @@ export interface ProcessMeeting {
 /** Brings the ranks of a bootstrap together. Throws, at all ranks alike, what any of them has met. */
 export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOptions): Promise<ProcessMeeting> {
   const { rank, size } = bootstrap;
-  const { open, heap, sizes, agreement, check, peerToPeer, identity } = options;
+  const { open, heap, sizes, agreement, check, peerToPeer, identity, findRings } = options;
   const windows: PeerWindow[] = [];
   const opened: Held[] = [];
   let gpu: { driver: CudaDriver; device: CudaDevice } | undefined;
@@ -175,7 +181,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       const host = heap();
       shared = host;
       resources = new RankResources(driver, device, host);
-      const { uuid, label, multiprocessors } = device;
+      const { uuid, label, multiprocessors, pciBusId } = device;
       const { announcement } = host;
       return {
         identity,
@@ -183,6 +189,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
         uuid,
         label,
         multiprocessors,
+        pciBusId,
         peerToPeer,
         unreachable: unreachableFrom(driver, device),
         wholeLinesTo: wholeLinesFrom(driver, device),
@@ -226,6 +233,8 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
     /** Whether all ranks see all boards. */
     let seen = true;
 
+    let order: RingOrder | undefined;
+
     /** Makes the areas and opens those of the others; undefined where some rank's GPU turns out not to reach one. */
     const placeAreas = async (onHost: boolean): Promise<number[] | undefined> => {
       const place = (): Place => {
@@ -233,6 +242,15 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
         const { address, heapAddress } = own.area;
         return {
           address,
+          ...(rank === 0
+            ? {
+                order: ringOrder(introductions, {
+                  sizes,
+                  onHost,
+                  ...(findRings === undefined ? {} : { find: findRings }),
+                }),
+              }
+            : {}),
           ...(noBoards === undefined ? {} : { noBoards }),
           ...(heapAddress === undefined
             ? { handle: ipcHandle(device, address) }
@@ -241,6 +259,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       };
       const places = await exchange<Place>(bootstrap, 'cuda areas', attempt(place) as Place);
       checkReports(places);
+      order = places[0]!.order;
       const blind = places.findIndex((one) => one.noBoards !== undefined);
       seen = blind < 0;
       if (onHost && !seen) {
@@ -295,6 +314,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       areas,
       onHost,
       wholeLines: !onHost && storeWholeLines(introductions),
+      order,
       boards: introductions.map(({ board }, peer) =>
         seen ? bases[peer]! + board : peer === rank ? own.board : undefined,
       ),

@@ -39,6 +39,15 @@ function exactOps(type: ElementType, ranks: number, { algorithm }: ConnectorChoi
   return REDUCE_OP_NAMES.filter((op) => op !== 'avg' || averages);
 }
 
+/** One to three rings through all ranks, as a topology may ask for them. */
+function randomOrders(ranks: number, next: () => number): number[][] {
+  return Array.from({ length: pick([1, 2, 3], next) }, () =>
+    Array.from({ length: ranks }, (_, rank) => ({ rank, key: next() }))
+      .sort((a, b) => a.key - b.key)
+      .map(({ rank }) => rank),
+  );
+}
+
 /** Small whole numbers: every sum and product of them is one that the type holds. */
 function inputsOf(call: SimulatedGpuCall, ranks: number, next: () => number): bigint[][] {
   const { send } = gpuBufferElements(call.collective, call.count, ranks);
@@ -83,7 +92,11 @@ describe.each(WAYS)('%s', (collective, choice) => {
       (machine) => {
         const next = random(machine.seed + 17);
         const ranks = pick([2, 3, 4, 5], next);
-        const team = new SimulatedGpuTeam({ ...machine, warpSize: 32 }, { ranks, sizes: CONNECTED_AREA });
+        const orders = next() < 0.5 ? randomOrders(ranks, next) : undefined;
+        const team = new SimulatedGpuTeam(
+          { ...machine, warpSize: 32 },
+          { ranks, sizes: CONNECTED_AREA, ...(orders === undefined ? {} : { orders }) },
+        );
         const streams = team.streams();
         const checks = [0, 1].map(() => {
           const call = randomCall(ranks, next, [collective, choice]);

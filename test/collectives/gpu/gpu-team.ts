@@ -4,7 +4,7 @@
  */
 
 import { type AreaSizes, areaLayout, BlockState } from '#src/collectives/gpu/area.js';
-import type { GpuCall, GpuCollective, GpuShape, GpuTeam } from '#src/collectives/gpu/call.js';
+import type { GpuCall, GpuCollective, GpuShape, GpuTeam, RankOrders } from '#src/collectives/gpu/call.js';
 import { type GpuLaunch, launchOf } from '#src/collectives/gpu/launch.js';
 import { type Addressing, MAP_SLOTS, mappedName, mapTableBytes, STAGED } from '#src/collectives/gpu/names.js';
 import { ELEMENT_TYPES, type ReduceOp } from '#src/kernel/element-types.js';
@@ -108,7 +108,13 @@ export class SimulatedGpuTeam {
 
   constructor(
     machine: MachineOptions,
-    options: { ranks: number; addressing?: Addressing; unroll?: number; sizes?: AreaSizes },
+    options: {
+      ranks: number;
+      addressing?: Addressing;
+      unroll?: number;
+      sizes?: AreaSizes;
+      orders?: RankOrders;
+    },
   ) {
     const { ranks, addressing = 'plain' } = options;
     this.machine = new Machine({ warpSize: 4, ...machine });
@@ -121,6 +127,7 @@ export class SimulatedGpuTeam {
       ranksPerDevice: 1,
       addressing,
       wholeLines: true,
+      ...(options.orders === undefined ? {} : { orders: options.orders }),
     };
     const { bytes } = areaLayout(ranks, this.#sizes);
     for (let rank = 0; rank < ranks; rank++) {

@@ -16,6 +16,7 @@ import {
   type ProgramSettings,
 } from '#src/communicator/cuda/gpu-programs.js';
 import { openCudaProcessTeam } from '#src/communicator/cuda/process-cuda-team.js';
+import type { FindRings } from '#src/communicator/cuda/ring-order.js';
 import { resolveSettings } from '#src/communicator/settings.js';
 import { CudaDriver } from '#src/device/cuda/driver.js';
 import { HostDevice } from '#src/device/host/host-device.js';
@@ -100,6 +101,8 @@ export interface FakeOptions {
   /** As NCCL_ALGO and NCCL_PROTO, of all ranks or by rank. */
   algorithm?: string | readonly string[];
   protocol?: string;
+  /** In place of looking at this machine. */
+  findRings?: FindRings;
 }
 
 /** The settings that a rank's options stand for. */
@@ -122,7 +125,17 @@ export async function fakeProcesses(
   gpus: readonly number[],
   options: FakeDriverOptions & FakeOptions & { fail?: FakeDriver['failures']; threads?: boolean } = {},
 ): Promise<FakeGpus> {
-  const { threads = false, timeoutMs = 5000, check, fail, env, algorithm, protocol, ...rest } = options;
+  const {
+    threads = false,
+    timeoutMs = 5000,
+    check,
+    fail,
+    env,
+    algorithm,
+    protocol,
+    findRings,
+    ...rest
+  } = options;
   const fake = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   for (const [name, failure] of fail ?? []) fake.failures.set(name, failure);
   const driver = new CudaDriver(fake);
@@ -150,6 +163,7 @@ export async function fakeProcesses(
         chunkBytes: 65536,
         identity: threads ? 'one process' : `process of rank ${rank}`,
         host,
+        ...(findRings === undefined ? {} : { findRings }),
       };
       return new CudaCommunicator(await openCudaProcessTeam(bootstrap, open, more), timeoutMs);
     }),
@@ -176,7 +190,7 @@ export async function fakeGpus(
   gpus: readonly number[],
   options: FakeDriverOptions & FakeOptions = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, check, algorithm, protocol, env, ...rest } = options;
+  const { timeoutMs = 5000, check, algorithm, protocol, env, findRings, ...rest } = options;
   const driver = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   const cudaDriver = new CudaDriver(driver);
   const comms = await createLocalCudaCommunicators(
@@ -187,6 +201,7 @@ export async function fakeGpus(
       driver: cudaDriver,
       programs: fakePrograms(driver, settingsOf(options)),
       chunkBytes: 65536,
+      ...(findRings === undefined ? {} : { findRings }),
     },
   );
   onTestFinished(async () => {
