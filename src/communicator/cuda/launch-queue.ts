@@ -157,7 +157,7 @@ export class LaunchQueue {
   async becomeReady(work: Launchable): Promise<void> {
     await this.#turn;
     await this.#mapped(work.name);
-    while (!work.isLoaded && !isIdle(this.#team.device)) await this.#idle();
+    while (!work.isLoaded && !isIdle(this.#team.device)) await this.#idle(work);
     this.#failure.check();
     // What only makes it cheaper to launch is not worth waiting for.
     if (isIdle(this.#team.device)) work.load();
@@ -174,7 +174,7 @@ export class LaunchQueue {
     if (compares) await this.#compare(work);
     await this.#mapped(work.name);
     this.#failure.check();
-    while (!this.#mayLoad(work)) await this.#idle();
+    while (!this.#mayLoad(work)) await this.#idle(work);
     this.#failure.check();
     this.#launch(work, stream);
   }
@@ -218,13 +218,16 @@ export class LaunchQueue {
     this.#failure.check();
   }
 
-  /** Resolves when the GPU has done what this process has put on it, or the communicator has failed. */
-  #idle(): Promise<void> {
+  /**
+   * Resolves when the GPU has done what this process has put on it, another rank has loaded what the work needs (it may
+   * wait for this one), or the communicator has failed.
+   */
+  #idle(work: Launchable): Promise<void> {
     return new Promise((resolve, reject) => {
       const waiter: Polled = {
         poll: () => {
           try {
-            if (this.#failure.error === undefined && !isIdle(this.#team.device)) return true;
+            if (this.#failure.error === undefined && !this.#mayLoad(work)) return true;
             resolve();
           } catch (error) {
             reject(this.#failure.broken(error));

@@ -162,6 +162,27 @@ describe('while a kernel waits for a call that this thread makes later', () => {
   });
 });
 
+describe('ranks that share a GPU', () => {
+  it('do not wait for it to be idle when another one has loaded the kernel meanwhile and waits in it', async () => {
+    const gpus = await fakeProcesses([0, 0], { timeoutMs: 1000 });
+    const { comms, driver } = gpus;
+    const buffers = comms.map((comm) => comm.alloc(Int32Array, 3));
+    const streams = comms.map(() => makeStream(gpus));
+    await Promise.all(
+      comms.flatMap((comm, rank) => {
+        const stream = { stream: streams[rank]! };
+        return [
+          comm.broadcast(buffers[rank]!, stream),
+          comm.reduce(buffers[rank]!, buffers[rank]!, stream),
+          comm.allReduce(buffers[rank]!, buffers[rank]!, stream),
+        ];
+      }),
+    );
+    await Promise.all(comms.map((comm) => comm.synchronize()));
+    for (const stream of streams) driver.cuStreamDestroy(stream);
+  });
+});
+
 describe('memory that peers open', () => {
   it('may be freed before they have answered', async () => {
     const { comms, driver } = await fakeProcesses([0, 1]);
