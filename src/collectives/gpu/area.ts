@@ -20,7 +20,7 @@
  * ```
  *
  * Where a rank keeps something for each of the others (lines), these are numbered by their distance: the next rank is 0.
- * Sizes: two ranks need less than 27 MB each without connectors.
+ * Sizes: two ranks need less than 25 MB each without connectors.
  */
 
 import { TuttiError } from '../../errors/tutti-error.js';
@@ -48,7 +48,7 @@ export const PAIR_CHANNELS = 64;
 export interface AreaSizes {
   readonly blocks: number;
   readonly llBlocks: number;
-  /** LL lines of one block and bank, bytes, shared by the ranks. More data goes in several rounds. */
+  /** LL lines of one block and bank, bytes, shared by the ranks, if they are not too many. More data goes in several rounds. */
   readonly llBankBytes: number;
   /** LL128 lines of one block and bank, bytes, shared by the ranks. */
   readonly ll128BankBytes: number;
@@ -69,7 +69,7 @@ export interface AreaSizes {
 export const GPU_AREA: AreaSizes = {
   blocks: MAX_GPU_BLOCKS,
   llBlocks: LL_BLOCKS,
-  llBankBytes: 16 * 1024,
+  llBankBytes: 8 * 1024,
   ll128BankBytes: 24 * 1024,
   lamportBankBytes: 16 * 1024,
   pairChannels: PAIR_CHANNELS,
@@ -77,6 +77,9 @@ export const GPU_AREA: AreaSizes = {
   pairBank128Bytes: 16 * 1024,
   stageBytes: 8 * 1024 * 1024,
 };
+
+/** LL lines of a rank in a bank: at least one of each thread of a warp, if a bank holds as many. */
+const LEAST_SLOT_BYTES = 32 * LINE_BYTES;
 
 /** Words of different blocks and peers do not share a line of the second-level cache. */
 const CACHE_LINE = 128;
@@ -178,9 +181,13 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
   }
   const round = (bytes: number, unit: number) => Math.ceil(bytes / unit) * unit;
   const peers = Math.max(1, ranks - 1);
-  const slotBytes = Math.floor(sizes.llBankBytes / peers / CACHE_LINE) * CACHE_LINE;
+  const whole = (bytes: number) => Math.floor(bytes / CACHE_LINE) * CACHE_LINE;
+  const slotBytes = Math.max(
+    whole(sizes.llBankBytes / peers),
+    whole(Math.min(sizes.llBankBytes, LEAST_SLOT_BYTES)),
+  );
   const slot128Bytes = Math.floor(sizes.ll128BankBytes / peers / CHUNK128_BYTES) * CHUNK128_BYTES;
-  const slotLamportBytes = Math.floor(sizes.lamportBankBytes / peers / CACHE_LINE) * CACHE_LINE;
+  const slotLamportBytes = whole(sizes.lamportBankBytes / peers);
   if (slotBytes === 0)
     throw new TuttiError('internalError', `LL banks of ${sizes.llBankBytes} bytes are too small`);
   const pairStride = Pair.size + 2 * (sizes.pairBankBytes + sizes.pairBank128Bytes);

@@ -54,8 +54,10 @@ function lowLatencyShape(team: GpuTeam, bytes: number): GpuShape {
   const slotLines = areaLayout(team.ranks).slotBytes / LINE_BYTES;
   const most = Math.min(LL_BLOCKS, resident(team, 1));
   if (lines <= WARP) return { program: 'LL', blocks: 1, threads: WARP, lines: 1 };
-  // As few threads as the table says, unless the blocks are too few for it.
-  for (let threads = lowLatencyThreads(lines); threads <= 16 * WARP; threads *= 2) {
+  // As few threads as the table says, unless the blocks are too few for it; with many ranks a slot is for fewer.
+  let least = lowLatencyThreads(lines);
+  while (least > WARP && least > slotLines) least /= 2;
+  for (let threads = least; threads <= 16 * WARP; threads *= 2) {
     for (const perThread of [1, 2]) {
       const blocks = Math.ceil(lines / (threads * perThread));
       const fits = threads * perThread <= slotLines && blocks <= most;
