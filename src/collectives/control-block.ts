@@ -11,7 +11,8 @@
  *  256  pools       where this rank's connection pools are, by algorithm (written once, read by all)
  *  512  meetings    the latest operations in which ranks meet, by number (written by the rank, see CallEntry)
  * 1536  connected   the latest operations over connections
- * 2560  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
+ * 2560  milestones  hashes of all operations up to some numbers (written by the rank, see Milestone)
+ * 2688  bank 0      post of even rounds: header, then pointers or up to EAGER_BYTES of data
  *  ...  bank 1      post of odd rounds
  * ```
  *
@@ -48,6 +49,16 @@ export const CallEntry = struct('CallEntry', {
   number: 'u32',
   signature: 'u32',
   count: 'u64',
+});
+
+/** Milestones that are kept: one every so many operations, for ranks that are ahead of others by many of them. */
+export const MILESTONES = { kept: 8, every: 16 } as const;
+
+/** What a rank has called up to an operation that only sends messages: ranks that call the same have equal hashes. */
+export const Milestone = struct('Milestone', {
+  /** Number of the operation; written last. */
+  number: 'u32',
+  hash: 'u32',
 });
 
 /** Header and, for rounds that pass pointers, the pointers. Data of eager rounds starts at `POST_DATA`. */
@@ -97,6 +108,8 @@ export const ControlBlock = struct(
     pools: array('u32', MAX_POOLS),
     meetings: array('u8', CALL_ENTRIES * CallEntry.size),
     connected: array('u8', CALL_ENTRIES * CallEntry.size),
+    milestones: array('u8', MILESTONES.kept * Milestone.size),
+    gap4: array('u8', 128 - MILESTONES.kept * Milestone.size),
     bank0: array('u8', BANK_BYTES),
     bank1: array('u8', BANK_BYTES),
   },

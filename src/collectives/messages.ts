@@ -169,7 +169,7 @@ class MessageProgram {
             const source = k.select(from.ne(0), from, this.#process(address));
             this.#request(k.u32(0), source, k.select(to.ne(0), to, this.#process(target)), bytes);
           },
-          () => k.copy(target, address, bytes),
+          () => copyBytes(k, target, address, bytes),
         );
       });
       k.return();

@@ -11,11 +11,18 @@
  * that nobody reads meanwhile, and two loads of lines that do not change.
  *
  * Small messages take less time than one look at a line that a neighbour is writing. What is only messages and runs
- * again is therefore noted, and compared some calls later, together with others: when so many are open, when it has to
- * wait, before the next call of another kind, and at the end.
+ * again is therefore noted, in lines that nobody reads as long as all is well, and compared later, together with others:
+ * by a hash of all calls at every sixteenth, and one by one when it has to wait, before the next call of another kind, and
+ * at the end.
  */
 
-import { CALL_ENTRIES, CallEntry, ControlBlock } from '../collectives/control-block.js';
+import {
+  CALL_ENTRIES,
+  CallEntry,
+  ControlBlock,
+  MILESTONES,
+  Milestone,
+} from '../collectives/control-block.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { describeCall } from './diagnosis.js';
 import type { FailureState } from './failure-state.js';
@@ -27,15 +34,18 @@ const NUMBER = CallEntry.fields.number.offset / 4;
 const SIGNATURE = CallEntry.fields.signature.offset / 4;
 const COUNT = CallEntry.fields.count.offset / 4;
 
-/** Noted operations that are compared together: few, so that entries of all of them are still there. */
-const MOST_NOTED = 8;
+/** Of each call's part in the hash: the multiplier of 32-bit FNV. */
+const PRIME = 0x0100_0193;
+
+const MILESTONE_WORDS = Milestone.size / 4;
+const MILESTONE_HASH = Milestone.fields.hash.offset / 4;
 
 /** Looks at an entry that differs before it counts: some microseconds, longer than stores are on their way. */
 const LOOKS = 1000;
 
 const BOTH_TABLES = ['connected', 'meetings'] as const;
 
-const tableOf = (area: number, name: 'meetings' | 'connected'): number =>
+const tableOf = (area: number, name: 'meetings' | 'connected' | 'milestones'): number =>
   (area + ControlBlock.fields[name].offset) >>> 2;
 
 export class CallBoard {
@@ -52,6 +62,8 @@ export class CallBoard {
   #number = 0;
   /** Number of the latest one that was compared; those behind it are noted. */
   #compared = 0;
+  /** Of all calls so far. */
+  #hash = 0;
 
   constructor(team: Team, failure: FailureState) {
     const { rank, size, area, areas, shared } = team;
@@ -73,6 +85,7 @@ export class CallBoard {
     const number = (this.#number + 1) | 0;
     this.#number = number;
     this.#compared = number;
+    this.#mix(signature, count);
     const at = (number & (CALL_ENTRIES - 1)) * WORDS;
     const i32 = this.#i32;
     this.#write(this.#meetings + at, signature, count);
@@ -95,7 +108,27 @@ export class CallBoard {
     this.#write(at, signature, count);
     this.#i32[at + NUMBER] = number;
     this.#number = number;
-    if (((number - this.#compared) | 0) >= MOST_NOTED) this.settle();
+    this.#mix(signature, count);
+    if ((number & (MILESTONES.every - 1)) === 0) this.#passMilestone(number);
+  }
+
+  #mix(signature: number, count: number): void {
+    this.#hash = Math.imul(Math.imul(this.#hash ^ signature, PRIME) ^ (count | 0), PRIME);
+  }
+
+  /** Compares all calls up to one with those of the neighbours, as far as they have come. */
+  #passMilestone(number: number): void {
+    const i32 = this.#i32;
+    const slot = ((number / MILESTONES.every) & (MILESTONES.kept - 1)) * MILESTONE_WORDS;
+    const own = tableOf(this.#team.area, 'milestones') + slot;
+    i32[own + MILESTONE_HASH] = this.#hash;
+    Atomics.store(i32, own, number);
+    for (const peer of this.#neighbours) {
+      const at = tableOf(this.#team.areas[peer]!, 'milestones') + slot;
+      // The one that differs is found one by one.
+      if (Atomics.load(i32, at) === number && i32[at + MILESTONE_HASH] !== this.#hash) this.settle();
+    }
+    this.#compared = number;
   }
 
   /** Compares what is noted. Throws where a neighbour has begun something else. */

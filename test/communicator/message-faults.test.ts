@@ -56,6 +56,25 @@ describe('a rank that is killed in the middle of messages', () => {
   }
 });
 
+describe('calls that are compared late', () => {
+  // Fewer than are compared together, and more.
+  it.each([
+    [3, 1],
+    [20, 17],
+  ])('are found to differ, %i calls behind the start and %i before the end', async (before, more) => {
+    const started = await ranks.start(3, 'stray', { before, more, options: { timeoutMs: 10_000 } });
+    const ends = await Promise.all(started.map((rank) => rank.said('end')));
+    const errors = ends.map(({ error }) => error?.message ?? 'none');
+    expect(errors.join()).toMatch(
+      /rank (1 calls gather.*rank 2 calls scatter|2 calls scatter.*rank 1 calls gather)/,
+    );
+    for (const { error, afterMs } of ends) {
+      expect(error?.code).toMatch(/invalidUsage|remoteError/);
+      expect(afterMs).toBeLessThan(NOTICED_MS);
+    }
+  });
+});
+
 // Between threads the same words are tested in messages.test.ts, at less cost.
 describe.runIf(FULL)('a message', () => {
   it.each([

@@ -3,7 +3,7 @@
  * this process or in another one of the host.
  *
  * A program writes what it wants into a request of its block, sets the state to asked, and waits until that has changed.
- * Its thread looks at the requests whenever blocks wait (launch.ts). Other processes are only ever read from, by
+ * Its thread looks at the request whenever the block waits (launch.ts). Other processes are only ever read from, by
  * process_vm_readv(2): a peer that has given up may have given its array back, and reading from there does no harm.
  */
 import { constants } from 'node:os';
@@ -39,15 +39,14 @@ function setNumber(i32: Int32Array, address: number, value: number): void {
   i32[(address + 4) >>> 2] = Math.floor(value / 2 ** 32);
 }
 
-/** Does what is asked for in `count` requests one behind the other. */
-export function serveCopies(memory: CopyMemory, requests: number, count: number): void {
+/** Does what is asked for in the request at an address. False where nothing is, or it cannot be done yet. */
+export function serveCopy(memory: CopyMemory, at: number): boolean {
   const { i32 } = memory;
-  for (let k = 0; k < count; k++) {
-    const at = requests + k * COPY_REQUEST_BYTES;
-    if (i32[at >>> 2] !== COPY_STATE.asked) continue;
-    const state = serve(memory, at);
-    if (state !== COPY_STATE.asked) Atomics.store(i32, at >>> 2, state);
-  }
+  if (i32[at >>> 2] !== COPY_STATE.asked) return false;
+  const state = serve(memory, at);
+  if (state === COPY_STATE.asked) return false;
+  Atomics.store(i32, at >>> 2, state);
+  return true;
 }
 
 /** The state afterwards. */

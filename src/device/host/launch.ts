@@ -5,7 +5,7 @@
  * is called again later, so its blocks may wait for each other.
  */
 
-import { type CopyMemory, serveCopies } from './copy-requests.js';
+import { COPY_REQUEST_BYTES, type CopyMemory, serveCopy } from './copy-requests.js';
 import { LAUNCH_STATUS } from './executor-control.js';
 import type { WasmFunction } from './webassembly.js';
 
@@ -30,6 +30,18 @@ type Relax = (round: number, doorbell: number) => number;
 /** Polls of a wait are shared out to so many turns of each block. */
 export const BLOCK_PASSES = 16;
 
+/** Runs a block as far as it goes, and does the copies that it asks for. */
+function runBlock(program: WasmFunction, launch: Launch, memory: CopyMemory, block: number): number {
+  const { descriptor, blocks, frames, frameBytes, requests } = launch;
+  const frame = frames + block * frameBytes;
+  let status = program(descriptor, block, blocks, frame) as number;
+  while (status === LAUNCH_STATUS.blocked && requests !== 0) {
+    if (!serveCopy(memory, requests + block * COPY_REQUEST_BYTES)) break;
+    status = program(descriptor, block, blocks, frame) as number;
+  }
+  return status;
+}
+
 /**
  * The first status that is not "done" ends the launch, and so does what `whenSlow` throws, which is called when the launch
  * has waited for a while.
@@ -41,14 +53,13 @@ export function runBlocks(
   relax: Relax,
   whenSlow?: () => void,
 ): number {
-  const { descriptor, blocks, doorbell, frames, frameBytes, requests } = launch;
+  const { blocks, doorbell, frames, frameBytes } = launch;
   const { i32 } = memory;
   let blocked: number[] | undefined;
   for (let block = 0; block < blocks; block++) {
-    const frame = frames + block * frameBytes;
     // A frame that begins with 0 starts its block from the beginning.
-    if (frames !== 0) i32[frame >>> 2] = 0;
-    const status = program(descriptor, block, blocks, frame) as number;
+    if (frames !== 0) i32[(frames + block * frameBytes) >>> 2] = 0;
+    const status = runBlock(program, launch, memory, block);
     if (status === LAUNCH_STATUS.blocked) (blocked ??= []).push(block);
     else if (status !== LAUNCH_STATUS.done) return status >>> 0;
   }
@@ -61,11 +72,10 @@ export function runBlocks(
       round++;
     }
     pass = (pass + 1) % BLOCK_PASSES;
-    if (requests !== 0) serveCopies(memory, requests, blocks);
     const before = blocked.length;
     const still: number[] = [];
     for (const block of blocked) {
-      const status = program(descriptor, block, blocks, frames + block * frameBytes) as number;
+      const status = runBlock(program, launch, memory, block);
       if (status === LAUNCH_STATUS.blocked) still.push(block);
       else if (status !== LAUNCH_STATUS.done) return status >>> 0;
     }

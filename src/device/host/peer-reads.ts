@@ -5,7 +5,7 @@
 import { readFileSync } from 'node:fs';
 import { libc } from '../../system/libc.js';
 import type { ProcessIdentity } from '../../system/process-liveness.js';
-import { COPY_REQUEST, COPY_REQUEST_BYTES, COPY_STATE, serveCopies } from './copy-requests.js';
+import { COPY_REQUEST, COPY_REQUEST_BYTES, COPY_STATE, serveCopy } from './copy-requests.js';
 import type { HostDevice } from './host-device.js';
 
 /** The Yama module restricts reading to ancestors: 1 in this file, unless a process permits it. */
@@ -50,7 +50,7 @@ export function canReadPeers(device: HostDevice, peers: readonly PeerProbe[]): b
       view.setBigUint64(scratch + COPY_REQUEST.target, BigInt(device.baseAddress + found), true);
       view.setBigUint64(scratch + COPY_REQUEST.targetBytes, BigInt(bytes), true);
       view.setBigUint64(scratch + COPY_REQUEST.source, BigInt(address), true);
-      serveCopies(device, scratch, 1);
+      serveCopy(device, scratch);
       const state = view.getUint32(scratch + COPY_REQUEST.state, true);
       const read = Buffer.from(device.u8.slice(found, found + bytes)).toString('hex');
       return state === COPY_STATE.done && read === challenge;

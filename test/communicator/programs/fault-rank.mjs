@@ -55,6 +55,20 @@ async function messages(comm) {
 const behaviours = {
   loop,
   messages,
+  /** Prepared calls that have run well; then the last rank runs a scatter, the others gathers, each of which ends at once. */
+  async stray(comm) {
+    const [block, all] = [comm.alloc(Uint8Array, 8), comm.alloc(Uint8Array, 8 * size)];
+    const gather = comm.prepare.gather(block, all);
+    const root = size - 1;
+    const scatter = comm.prepare.scatter(all, block, { root });
+    for (let i = 0; i < rest.before; i++) {
+      gather.run();
+      scatter.run();
+    }
+    // Rank 0 would wait as the root of a gather: it stays away as long as it can.
+    if (rank > 0) for (let i = 0; i < rest.more; i++) (rank === root ? scatter : gather).run();
+    await comm.barrier();
+  },
   /** Rank 0 waits for a message of the last rank, which does not send. */
   async unsent(comm) {
     const data = comm.alloc(Float32Array, 1000);

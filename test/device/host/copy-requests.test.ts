@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { afterAll, describe, expect, it } from 'vitest';
 import { CopyRequest, COPY_STATE as PROGRAM_STATE } from '#src/collectives/messages.js';
-import { COPY_REQUEST, COPY_REQUEST_BYTES, COPY_STATE, serveCopies } from '#src/device/host/copy-requests.js';
+import { COPY_REQUEST, COPY_REQUEST_BYTES, COPY_STATE, serveCopy } from '#src/device/host/copy-requests.js';
 import { HostDevice } from '#src/device/host/host-device.js';
 import { libc } from '#src/system/libc.js';
 
@@ -47,7 +47,8 @@ describe('requests for copies', () => {
     for (let k = 0; k < 3; k++) device.i32[(requests + k * COPY_REQUEST_BYTES) >>> 2] = COPY_STATE.none;
     const second = requests + COPY_REQUEST_BYTES;
     ask(second, { process: pid, source: from, target: to + 1, bytes: array.length });
-    serveCopies(device, requests, 3);
+    expect(serveCopy(device, requests)).toBe(false);
+    expect(serveCopy(device, second)).toBe(true);
     expect(stateAt(requests)).toBe(COPY_STATE.none);
     expect(stateAt(second)).toBe(COPY_STATE.done);
     expect(target.subarray(1, -1)).toEqual(array);
@@ -59,11 +60,11 @@ describe('requests for copies', () => {
     const requests = device.allocatePrivate(2 * COPY_REQUEST_BYTES);
     const target = device.baseAddress + requests + COPY_REQUEST_BYTES;
     ask(requests, { process: process.pid, source: 4096, target, bytes: 8 });
-    serveCopies(device, requests, 1);
+    expect(serveCopy(device, requests)).toBe(true);
     expect(stateAt(requests)).toBe(COPY_STATE.failed);
     const { pid } = spawnSync('true');
     ask(requests, { process: pid, source: 4096, target, bytes: 8 });
-    serveCopies(device, requests, 1);
+    expect(serveCopy(device, requests)).toBe(false);
     expect(stateAt(requests)).toBe(COPY_STATE.asked);
     device.freePrivate(requests);
   });
