@@ -100,6 +100,36 @@ describe('ends that launchers report', () => {
     expect(verdicts).toMatchObject([{ id: 'rank-died', severity: 'error', culprit: { host: 'gpu9' } }]);
   });
 
+  it('do not name the node that only tells of it', async () => {
+    const verdicts = await read(
+      'slurmstepd: error: *** STEP 8.0 ON gpu1 CANCELLED AT 2025-01-02T03:04:05 DUE TO NODE FAILURE, SEE LOG ***',
+      'gpu1:10:11 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer gpu9<51112>',
+    );
+    expect(verdicts).toMatchObject([{ id: 'rank-died', culprit: {} }]);
+    expect(verdicts[0]!.culprit).not.toHaveProperty('host');
+  });
+
+  it('are no fault where the scheduler gives its reason and the program was at work', async () => {
+    const steps = Array.from({ length: 4 }, (_, i) => `step ${i * 10} | loss 3.${i}`);
+    const reasons = ['TIME LIMIT', 'PREEMPTION', 'JOB REQUEUE'];
+    for (const reason of reasons) {
+      const ended = [
+        'torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15',
+        `slurmstepd: error: *** STEP 8.0 ON gpu1 CANCELLED AT 2025-01-02T03:04:05 DUE TO ${reason} ***`,
+        'srun: error: gpu7: tasks 0-2: Terminated',
+      ];
+      expect(brief(await read(...steps, ...ended)), reason).toEqual(['process-failed info likely']);
+      // What shows no work may have hung until then.
+      expect(brief(await read(...ended)), reason).toEqual(['process-failed warning possible']);
+    }
+    const [error] = await read(
+      ...steps,
+      'ValueError: too long',
+      'slurmstepd: error: *** STEP 8.0 ON gpu1 CANCELLED AT 2025-01-02T03:04:05 DUE TO TIME LIMIT ***',
+    );
+    expect(error).toMatchObject({ severity: 'error' });
+  });
+
   it('are no error of the program where somebody ended the job', async () => {
     const cancelled = [
       'slurmstepd: error: *** STEP 8.0 ON gpu1 CANCELLED AT 2025-01-02T03:04:05 ***',

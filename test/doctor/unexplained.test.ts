@@ -60,6 +60,17 @@ describe('warnings that no rule knows', () => {
     expect(await judge('b-2:71:72 [1] NCCL INFO init.cc:310 -> 0')).toEqual([]);
   });
 
+  it('are none where an old version finds no adapters and one host does without', async () => {
+    const one = (host: string, rank: number): string[] => [
+      `${host}:9${rank}:9${rank} [${rank}] misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]`,
+      `${host}:9${rank}:9${rank} [${rank}] NCCL INFO Using network Socket`,
+      `${host}:9${rank}:99 [${rank}] NCCL INFO comm 0x7f${rank} rank ${rank} nranks 2 cudaDev ${rank} busId ${rank + 1}000 - Init COMPLETE`,
+    ];
+    expect(await judge(...one('v1', 0), ...one('v1', 1))).toEqual([]);
+    expect(await judge(...one('v1', 0).slice(0, 2))).not.toEqual([]);
+    expect(await judge(...one('v1', 0), ...one('v2', 1))).not.toEqual([]);
+  });
+
   it('are not repeated for lines that a rule explains', async () => {
     for (const { files } of CASES) {
       const { verdicts } = await examine(files);

@@ -59,7 +59,12 @@ export type FrameworkEvent = Event &
         readonly isCleanUp?: boolean;
       }
     /** The scheduler, or somebody else, ended the job. */
-    | { readonly kind: 'cancelled'; readonly text: string }
+    | {
+        readonly kind: 'cancelled';
+        readonly text: string;
+        /** The output before it, of anybody, shows steps of a program. */
+        readonly isAtWork: boolean;
+      }
     /** A machine of the job failed, as the scheduler sees it; `host` where it is named. */
     | { readonly kind: 'nodeFailure' }
   );

@@ -105,6 +105,7 @@ export function frameworkReader(context: FileContext): LineReader {
   let rootHost: string | undefined;
   /** The launcher has begun to end the job. */
   let isEnding = false;
+  const work = new Work();
   const after = new AfterExceptions();
   /** Ranks whose next line is the message that `Last error:` announces. */
   const announced = new Set<number | undefined>();
@@ -132,6 +133,7 @@ export function frameworkReader(context: FileContext): LineReader {
     };
     isEnding ||= CLEAN_UP.test(line.slice(0, 300));
     after.see(base.rank, line, context.line);
+    work.see(line, context.line);
     if (announced.size > 0 && announced.delete(base.rank) && !NO_MESSAGE.test(line))
       return add({ ...base, kind: 'lastError', text: detached(line.trim().slice(0, 500)) });
     if (line.startsWith('Last error:')) {
@@ -211,7 +213,12 @@ export function frameworkReader(context: FileContext): LineReader {
       const pid = PID.exec(text);
       const gpu = GPU.exec(text)?.[1];
       if (FROM_OUTSIDE.test(type))
-        return add({ ...base, kind: 'cancelled', text: detached(line.slice(0, 300)) });
+        return add({
+          ...base,
+          kind: 'cancelled',
+          text: detached(line.slice(0, 300)),
+          isAtWork: work.isSeen,
+        });
       return add({
         ...base,
         kind: 'exception',
@@ -236,15 +243,21 @@ export function frameworkReader(context: FileContext): LineReader {
         pid: undefined,
       });
     }
-    return exits(line, base, add, isEnding, {
-      rank: (value) => {
-        rootRank = value;
+    return exits(
+      line,
+      base,
+      add,
+      { isEnding, isAtWork: work.isSeen },
+      {
+        rank: (value) => {
+          rootRank = value;
+        },
+        host: (value) => {
+          rootHost = value;
+        },
+        get: () => ({ rank: rootRank, host: rootHost }),
       },
-      host: (value) => {
-        rootHost = value;
-      },
-      get: () => ({ rank: rootRank, host: rootHost }),
-    });
+    );
   };
 }
 
@@ -298,6 +311,27 @@ class AfterExceptions {
   }
 }
 
+/** Lines of progress from which on a program was at work. */
+const STEPS = 3;
+
+/** Whether the output shows steps of a program. */
+class Work {
+  #steps = 0;
+  #line = 0;
+
+  get isSeen(): boolean {
+    return this.#steps >= STEPS;
+  }
+
+  /** A line may come several times, with less and less before it. */
+  see(line: string, number: number): void {
+    if (this.isSeen || number <= this.#line || line.length > 1000 || line.includes(' NCCL ')) return;
+    if (!GOES_ON.test(line) || NO_SUCCESS.test(line)) return;
+    this.#steps++;
+    this.#line = number;
+  }
+}
+
 interface RootCause {
   rank(value: number): void;
   host(value: string): void;
@@ -309,7 +343,7 @@ function exits(
   line: string,
   base: Pick<FrameworkEvent, 'rank' | 'host' | 'at'>,
   add: (event: FrameworkEvent) => true,
-  isEnding: boolean,
+  { isEnding, isAtWork }: { readonly isEnding: boolean; readonly isAtWork: boolean },
   root: RootCause,
 ): boolean {
   if (line.length > 1000) return false;
@@ -367,6 +401,6 @@ function exits(
       pid: Number(mpirun[2]),
     });
   }
-  if (CANCELLED.test(line)) return add({ ...base, kind: 'cancelled', text: line.slice(0, 300) });
+  if (CANCELLED.test(line)) return add({ ...base, kind: 'cancelled', text: line.slice(0, 300), isAtWork });
   return false;
 }

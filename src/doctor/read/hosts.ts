@@ -73,6 +73,8 @@ export function attributeHosts(job: Job): void {
   // One file of output per host is usual; a single file may hold the output of all.
   const isPerHost = new Set(job.events.map(({ at }) => at.file)).size > 1;
   for (const event of job.events) {
+    // The machine that failed is another than the one that tells of it.
+    if (event.kind === 'nodeFailure') continue;
     event.host ??= hostOf(event.at.file) ?? (isPerHost ? hostOfStem(event.at.file) : undefined);
   }
 }

@@ -3,7 +3,7 @@ import type { Job } from '../../model/job.js';
 import { distinctPlaces, type Place } from '../../model/place.js';
 import type { LoggedTrouble, NcclProcess } from '../../model/process.js';
 import type { Trouble } from '../../model/trouble.js';
-import { failuresAfter, listed, some, waitingMembers } from '../queries.js';
+import { failuresAfter, listed, nodeCount, some, waitingMembers } from '../queries.js';
 import { remedyOf } from '../remedies.js';
 import { example, type Finding, type Rule } from '../rule.js';
 import { isNews, isTeardown } from '../teardown.js';
@@ -63,7 +63,10 @@ export const ncclWarningUnknown: Rule = {
     const cited = new Set(others.flatMap(({ evidence }) => evidence.map(placeKey)));
     const warnings = job.processes.flatMap((process) =>
       process.troubles.flatMap((logged): Left[] =>
-        logged.isWarning && !isNews(logged.trouble) && !isOfEnd(job, process, logged)
+        logged.isWarning &&
+        !isNews(logged.trouble) &&
+        !isOfEnd(job, process, logged) &&
+        !isWithoutAdapters(job, process, logged)
           ? [{ process, logged }]
           : [],
       ),
@@ -129,6 +132,10 @@ function isSilentEnd(job: Job, process: NcclProcess): boolean {
 const isOfEnd = (job: Job, process: NcclProcess, { trouble }: LoggedTrouble): boolean =>
   (trouble.kind === 'closing' || trouble.kind === 'peerClosed') && isTeardown(job, process);
 
+/** One host does not need them. */
+const isWithoutAdapters = (job: Job, process: NcclProcess, logged: LoggedTrouble): boolean =>
+  NO_ADAPTERS.test(logged.text.trim()) && nodeCount(job) < 2 && isSetUpAfter(process, logged);
+
 /** It failed: a call returned an error, or its set-up did not go on after the warning. */
 const hasFailed = (process: NcclProcess): boolean =>
   process.isQuoted ||
@@ -140,9 +147,15 @@ const hasFailed = (process: NcclProcess): boolean =>
 /** It says what is done instead, as of a value that is out of range. */
 const GOES_ON = /\b(?:using|will use|ignor(?:ed|ing)|default(?:s|ing)? to|falling back)\b/i;
 
+/** Old versions warn of it wherever there are no adapters. */
+const NO_ADAPTERS = /^Failed to open libibverbs\.so/;
+
 /** NCCL took something else than was asked for, and the communicators of the process were set up then. */
-const isSettled = ({ process: { members }, logged: { text, at } }: Left): boolean =>
-  GOES_ON.test(text) &&
+const isSettled = ({ process, logged }: Left): boolean =>
+  GOES_ON.test(logged.text) && isSetUpAfter(process, logged);
+
+/** All communicators of the process were set up after the warning. */
+const isSetUpAfter = ({ members }: NcclProcess, { at }: LoggedTrouble): boolean =>
   members.length > 0 &&
   members.every(
     ({ completed }) => completed !== undefined && completed.file === at.file && completed.line > at.line,

@@ -38,6 +38,42 @@ function endOf(event: FrameworkEvent): string | undefined {
 const isFromOutside = (event: FrameworkEvent): boolean =>
   event.kind === 'exit' && event.signal !== undefined && [1, 2, 9, 15].includes(event.signal);
 
+type Cancelled = Extract<FrameworkEvent, { kind: 'cancelled' }>;
+
+/** Why schedulers end jobs that are in order. */
+const REASON = /DUE TO (TIME LIMIT|PREEMPTION|JOB REQUEUE)/;
+
+/** What ended the job from outside; the line that gives a reason, where one does. */
+function cancelledIn(job: Job): Cancelled | undefined {
+  const all = job.events.flatMap((event) => (event.kind === 'cancelled' ? [event] : []));
+  return all.find(({ text }) => REASON.test(text)) ?? all[0];
+}
+
+function fromOutside({ text, at, isAtWork }: Cancelled): Finding {
+  const said = text.replace(/^(?:slurmstepd|srun|sbatch): (?:error: )?\W*|\W*$/g, '').slice(0, 160);
+  const reason = REASON.exec(text)?.[1];
+  const isLimit = reason === 'TIME LIMIT';
+  const isKnown = reason !== undefined && isAtWork;
+  const limit =
+    'Give it more time (--time), or let it save its state before the limit (--signal) and start again; if its output had stopped long before, it hung: give the logs of all ranks with NCCL_DEBUG=INFO.';
+  return {
+    // A program that was at work when its time was over is in order; one that shows no work may have hung.
+    severity: isKnown ? 'info' : 'warning',
+    confidence: isKnown ? 'likely' : 'possible',
+    text: isLimit
+      ? `the scheduler ended the job at its time limit: ${said}`
+      : `the job was ended from outside: ${said}`,
+    culprit: {},
+    evidence: [at],
+    repair: isLimit
+      ? limit
+      : isKnown
+        ? 'Nothing failed: the scheduler needed the machines; let the job save its state on SIGTERM and start again by itself.'
+        : 'See whether somebody or the scheduler ended it (cancelled, pre-empted, time limit), or it hung before: give the logs of all ranks with NCCL_DEBUG=INFO.',
+    workaround: null,
+  };
+}
+
 export const processFailed: Rule = {
   id: 'process-failed',
   causes: ['blocks', 'kills', 'hangs'],
@@ -55,7 +91,7 @@ export const processFailed: Rule = {
       const text = isHandled(job, one) ? undefined : endOf(event);
       return text === undefined ? [] : [{ event, text }];
     });
-    const cancelled = job.events.find(({ kind }) => kind === 'cancelled');
+    const cancelled = cancelledIn(job);
     // Who is told to end ends: what else is reported then are the ends that this made.
     const ends = cancelled === undefined ? told : told.filter(({ event }) => !isFromOutside(event));
     const [first] = ends;
@@ -73,22 +109,7 @@ export const processFailed: Rule = {
         },
       ];
     }
-    if (first === undefined) {
-      return cancelled === undefined || cancelled.kind !== 'cancelled'
-        ? []
-        : [
-            {
-              severity: 'warning',
-              confidence: 'possible',
-              text: `the job was ended from outside: ${cancelled.text.replace(/^(?:slurmstepd|srun|sbatch): (?:error: )?\W*|\W*$/g, '').slice(0, 160)}`,
-              culprit: {},
-              evidence: [cancelled.at],
-              repair:
-                'See whether somebody or the scheduler ended it (cancelled, pre-empted, time limit), or it hung before: give the logs of all ranks with NCCL_DEBUG=INFO.',
-              workaround: null,
-            },
-          ];
-    }
+    if (first === undefined) return cancelled === undefined ? [] : [fromOutside(cancelled)];
     const ranks = [...new Set(ends.flatMap(({ event }) => ranksOf(event)))];
     const remedy = job.events.flatMap((one) =>
       one.kind === 'exception' ? (remedyOf(one.text) ?? []) : [],
