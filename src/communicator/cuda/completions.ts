@@ -60,7 +60,12 @@ export class Completions implements Polled {
   after(stream: number, call: string): Promise<void> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     const event = this.#spare.pop() ?? new Event(this.#device);
-    event.record(stream);
+    try {
+      event.record(stream);
+    } catch (error) {
+      this.#spare.push(event);
+      return Promise.reject(error);
+    }
     const operations = this.#calls.begun;
     this.#calls.beat(true);
     const done = new Promise<void>((resolve, reject) => {

@@ -27,7 +27,12 @@ import { CudaFailure } from './cuda-failure.js';
 import { CudaMemory, type DeviceAddress } from './cuda-memory.js';
 import { CudaMessages } from './cuda-messages.js';
 import { CudaOperation } from './cuda-operation.js';
-import { type CudaRunner, type PreparedCudaOperation, PreparedLaunch } from './cuda-prepared.js';
+import {
+  type CudaRunner,
+  type PreparedCudaOperation,
+  PreparedLaunch,
+  type PreparedWork,
+} from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { ArrayClass, DeviceBuffer } from './device-buffer.js';
 import { KeptOperations } from './kept-operations.js';
@@ -46,6 +51,8 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
   readonly #queue: LaunchQueue;
   readonly #memory: CudaMemory;
   readonly #prepared = new Set<PreparedLaunch>();
+  /** Released work that nobody could wait for. */
+  readonly #left: PreparedWork[] = [];
   readonly #kept: KeptOperations;
   /** While a graph is recorded. */
   #recording: Recording | undefined;
@@ -283,6 +290,7 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
       gate: this.#gate,
       checkUsable: (what) => this.#checkUsable(what),
       forget: (prepared) => this.#prepared.delete(prepared),
+      leave: (work) => this.#left.push(work),
       recorded: (work) => this.#recording?.works.push(work),
     };
   }
@@ -311,6 +319,7 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     if (!graceful) await this.#ended();
     await this.#watch.stop();
     for (const prepared of [...this.#prepared]) prepared.releaseNow();
+    for (const work of this.#left.splice(0)) work.release?.();
     this.#kept.clear();
     this.#memory.close();
     this.#completions.close();

@@ -30,6 +30,8 @@ export interface CudaRunner {
   /** Throws when the communicator is closed or has failed. */
   checkUsable(what: string): void;
   forget(prepared: PreparedLaunch): void;
+  /** Work that cannot be released before the end. */
+  leave(work: PreparedWork): void;
   /** Work was recorded in a graph. */
   recorded(work: PreparedWork): void;
 }
@@ -117,10 +119,10 @@ export class PreparedLaunch implements PreparedCudaOperation {
     this.#retire();
     const work = this.#work;
     if (work.release === undefined) return;
-    // It may be under way; after a failure the context's end takes it along.
+    // It may be under way; after a failure it goes when the communicator is closed.
     this.#runner.queue.drained('release').then(
       () => work.release?.(),
-      () => {},
+      () => this.#runner.leave(work),
     );
   }
 

@@ -717,9 +717,11 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   }
   cuStreamEndCapture(stream: number, graph: Out): number {
     const found = this.live.streams.get(stream)!;
-    this.#handle(this.live.graphs, graph, found.captured!);
+    const captured = found.captured!;
     found.captured = undefined;
-    return this.#result('cuStreamEndCapture');
+    const code = this.#result('cuStreamEndCapture');
+    if (code === CUDA.success) this.#handle(this.live.graphs, graph, captured);
+    return code;
   }
   cuGraphInstantiate(executable: Out, graph: number): number {
     const code = this.#result('cuGraphInstantiate');
