@@ -676,6 +676,14 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
         'a.log': [log('n1', `NCCL_IB_HCA set by environment to ${value}`)],
       }),
     ),
+    one(
+      'a host whose ports are all switched off',
+      "CA 'mlx5_0'",
+      '\tPort 1:',
+      '\t\tState: Down',
+      '\t\tPhysical state: Disabled',
+      '\t\tLink layer: InfiniBand',
+    ),
   ],
   'ib-port-flap': [
     one(

@@ -44,6 +44,75 @@ describe('a message that tells its cause', () => {
     });
   });
 
+  it.each([
+    [
+      'DistNetworkError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).',
+      'MASTER_PORT',
+    ],
+    [
+      'DistNetworkError: The client socket has timed out after 60s while trying to connect to (a, 29500).',
+      'MASTER_ADDR resolves',
+    ],
+    ['gaierror: [Errno -2] Name or service not known', 'getent hosts'],
+    ['ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!', 'nvidia-smi'],
+    ["RuntimeError: Distributed package doesn't have NCCL built in", 'is_nccl_available'],
+    ['RuntimeError: CUDA error: invalid device ordinal', 'local rank'],
+    ['RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable', 'E. Process'],
+    ['RuntimeError: CUDA error: system not yet initialized', 'fabric manager'],
+    ['RuntimeError: CUDA error: no kernel image is available for execution on the device', 'get_arch_list'],
+    ['RuntimeError: CUDA error: device-side assert triggered', 'Assertion'],
+    ["OSError: [Errno 28] No space left on device: '/ckpt/a.pt'", 'df -h'],
+    ['MemoryError: std::bad_alloc', 'more memory'],
+  ])('%s', async (line, repair) => {
+    expect(await first(line)).toMatchObject({
+      id: 'process-failed',
+      repair: expect.stringContaining(repair),
+    });
+    // Of a rank for which others wait, the message stands in the verdict.
+    const died = await first(WATCHDOG, `[rank3]: ${line}`);
+    if (!/^Dist/.test(line)) {
+      expect(died).toMatchObject({ id: 'rank-died', repair: expect.stringContaining(repair) });
+      expect(died.text).toContain(line.slice(0, 60));
+    }
+  });
+
+  it('is what was said before, where the exception follows from it', async () => {
+    const name =
+      '[W socket.cpp:697] [c10d] The IPv4 network addresses of (m-0, 23456) cannot be retrieved (gai error: -2 - Name or service not known).';
+    const met =
+      'torch.distributed.DistNetworkError: The client socket has timed out after 300s while trying to connect to (m-0, 23456).';
+    expect((await first(name, met)).repair).toContain('getent hosts');
+    expect((await first(name.replace('IPv4', 'IPv6'), met)).repair).toContain('MASTER_ADDR resolves');
+    expect((await first(name, 'ValueError: bad shape')).repair).toMatch(/^Cure/);
+    const old =
+      'UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040). Please update';
+    expect(
+      (await first(old, 'ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!')).repair,
+    ).toContain('Update the driver');
+  });
+
+  it('is read from the programs of nccl-tests', async () => {
+    const cuda = await first("node9: Test CUDA failure common.cu:958 'invalid device ordinal'");
+    expect(cuda).toMatchObject({ id: 'process-failed', repair: expect.stringContaining('nvidia-smi -L') });
+    const nccl = await first(
+      "node9: Test NCCL failure common.cu:1279 'unhandled system error (run with NCCL_DEBUG=INFO for details)'",
+    );
+    expect(nccl).toMatchObject({ id: 'nccl-warning-unknown', severity: 'error' });
+  });
+
+  it('hides what could not be made for a failure of CUDA that is named', async () => {
+    const failed = "d1:9:13 [4] include/alloc.h:204 NCCL WARN Cuda failure 2 'out of memory'";
+    const made = 'd1:9:13 [4] include/alloc.h:221 NCCL WARN Failed to CUDA calloc async 608 bytes';
+    const judge = async (...lines: string[]) =>
+      (await examine([['job.log', lines.join('\n')]])).verdicts.map(({ id }) => id);
+    expect(await judge(failed, made)).toEqual(['cuda-failure']);
+    expect(await judge(made)).toEqual(['nccl-warning-unknown']);
+    expect((await judge(failed, made.replace('d1:9', 'd1:8'))).sort()).toEqual([
+      'cuda-failure',
+      'nccl-warning-unknown',
+    ]);
+  });
+
   it('is told apart by the part of NCCL that failed', async () => {
     const log = (file: string) => [
       "h:10:60 [0] transport/x.cc:339 NCCL WARN Cuda failure 1 'invalid argument'",

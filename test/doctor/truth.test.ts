@@ -130,6 +130,15 @@ describe('ends that launchers report', () => {
     expect(error).toMatchObject({ severity: 'error' });
   });
 
+  it('name the node whose daemon mpirun lost', async () => {
+    const verdicts = await read(
+      'ORTE has lost communication with a remote daemon.',
+      '  HNP daemon   : [[61231,0],0] on node b1',
+      '  Remote daemon: [[61231,0],2] on node b3',
+    );
+    expect(verdicts).toMatchObject([{ id: 'rank-died', severity: 'error', culprit: { host: 'b3' } }]);
+  });
+
   it('are no error of the program where somebody ended the job', async () => {
     const cancelled = [
       'slurmstepd: error: *** STEP 8.0 ON gpu1 CANCELLED AT 2025-01-02T03:04:05 ***',
@@ -479,6 +488,54 @@ describe('ports and links', () => {
       'ib-port-down warning possible',
     ]);
     expect(await read(...up, ...port('mlx5_5', 'Down', 'Disabled'))).toEqual([]);
+  });
+
+  const hosts = (network: string, ...names: string[]): string[] =>
+    names.flatMap((name, rank) => [
+      `${name}:1:2 [0] NCCL INFO Using network ${network}`,
+      `${name}:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank ${rank} nranks ${names.length} cudaDev 0 busId 4f000 commId 0x77 - Init START`,
+      `${name}:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5 rank ${rank} nranks ${names.length} cudaDev 0 busId 4f000 commId 0x77 - Init COMPLETE`,
+    ]);
+
+  it('that all wait for a subnet manager are an error of a job on several hosts', async () => {
+    const waiting = [0, 1].flatMap((i) => port(`mlx5_${i}`, 'Initializing', 'LinkUp'));
+    const files = (log: readonly string[], status: readonly string[]) =>
+      told({ 'job.log': log, 'a1.ibstat.txt': status });
+    const [error, ...more] = await files(hosts('Socket', 'a1', 'a2'), waiting);
+    expect(more).toEqual([]);
+    expect(error).toMatchObject({
+      id: 'ib-port-down',
+      severity: 'error',
+      culprit: { hosts: ['a1'], hcas: ['mlx5_0', 'mlx5_1'] },
+      repair: expect.stringContaining('opensm'),
+    });
+    expect(await files(hosts('Socket', 'a1'), waiting)).toMatchObject([{ severity: 'warning' }]);
+    const idle = [0, 1].flatMap((i) => port(`mlx5_${i}`, 'Down', 'Disabled'));
+    expect(await files(hosts('Socket', 'a1', 'a2'), idle)).toEqual([]);
+  });
+
+  it('of an adapter that NCCL does not list are one fault with it', async () => {
+    const uses = (host: string, ...names: string[]) =>
+      `${host}:1:2 [0] NCCL INFO NET/IB : Using ${names.map((name, i) => `[${i}]${name}:1/IB`).join(' ')} [RO]; OOB e0:10.0.0.1<0>`;
+    const log = [
+      uses('a1', 'mlx5_0', 'mlx5_1'),
+      uses('a2', 'mlx5_0'),
+      uses('a3', 'mlx5_0', 'mlx5_1'),
+      ...hosts('IB', 'a1', 'a2', 'a3'),
+    ];
+    const status = [...port('mlx5_0', 'Active', 'LinkUp'), ...port('mlx5_1', 'Down', 'Polling')];
+    const verdicts = await told({ 'job.log': log, 'a2.ibstat.txt': status });
+    expect(verdicts).toMatchObject([
+      {
+        id: 'nic-missing-on-node',
+        culprit: { host: 'a2', hca: 'mlx5_1' },
+        repair: expect.stringContaining('cable'),
+      },
+    ]);
+    expect(verdicts[0]!.text).toContain('DOWN (Polling)');
+    // The port of another host is another fault.
+    const other = await told({ 'job.log': log, 'a3.ibstat.txt': status });
+    expect(other.map(({ id }) => id).sort()).toEqual(['ib-port-down', 'nic-missing-on-node']);
   });
 
   const matrix = (cell: (a: number, b: number) => string): string[] => {

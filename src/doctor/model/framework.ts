@@ -66,5 +66,8 @@ export type FrameworkEvent = Event &
         readonly isAtWork: boolean;
       }
     /** A machine of the job failed, as the scheduler sees it; `host` where it is named. */
-    | { readonly kind: 'nodeFailure' }
+    | {
+        readonly kind: 'nodeFailure' /** Only the daemon of a launcher there was lost. */;
+        readonly isDaemon?: true;
+      }
   );

@@ -12,10 +12,12 @@ const NUMEL = /NumelIn=(\d+)/;
 const PROGRESS =
   /\[PG (?:ID )?([^\]]{1,200}?) Rank (\d+)\].{0,300}?[Ll]ast enqueued (?:NCCL )?work: (-?\d+), last completed (?:NCCL )?work: (-?\d+)/;
 const RAN_FOR = /ran for (\d+) milliseconds/;
-const EXCEPTION = /^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)): ?(.*)$/;
+const EXCEPTION = /^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|OutOfMemory\w*)|gaierror): ?(.*)$/;
 const OUT_OF_MEMORY = /CUDA out of memory|OutOfMemory|HIP out of memory/;
 const GPU = /\bGPU (\d+)\b/;
 const PID = /\b[Pp]rocess (\d+) has\b|\(pid: (\d+)\)|\bPID (\d+)\b/;
+/** nccl-tests: `node9: Test CUDA failure common.cu:958 'invalid device ordinal'`. */
+const TEST_FAILURE = /(?:^|: )Test (CUDA|NCCL) failure ([\w./-]+:\d+) '([^']+)'/;
 const NCCL_ERROR = /NCCL error in: \S+?, (.+)$/;
 const HEARTBEAT =
   /(?:\[PG (?:ID )?[^\]]{1,200}? Rank (\d+)\].{0,300}?)?(?:Heartbeat monitor timed out|watchdog got stuck for (\d+) seconds)/;
@@ -35,6 +37,8 @@ const MPIRUN = /process rank (\d+) with PID (\d+) on node ([\w.-]+) exited on si
 const CANCELLED = /^(?:slurmstepd|srun|sbatch): (?:error: )?\*\*\* .* CANCELLED AT .*$/;
 /** The scheduler lost a machine; the second form does not say which. */
 const NODE_FAILURE = /^(?:srun|slurmstepd|salloc): error: (?:Node failure on (\S+)|.* DUE TO NODE FAILURE)/;
+/** mpirun: the second line names the machine. */
+const DAEMON = /^ *Remote daemon: \[\[\d+,\d+\],\d+\] on node (\S+)/;
 /** What launchers and schedulers say when they begin to end a job: the ends behind it are their doing. */
 const CLEAN_UP =
   /^srun: (?:Terminating (?:StepId|job step)|Job step aborted|got SIGCONT|forcing job termination|interrupt)|^slurmstepd: error: \*\*\* |^(?:srun: error: )?Node failure on|DUE TO NODE FAILURE|Sending process \d+ closing signal|^mpirun: (?:abort is already in progress|killing job|Forwarding signal)/;
@@ -200,6 +204,22 @@ export function frameworkReader(context: FileContext): LineReader {
         group: groupName(found[1]!),
         enqueued: Number(found[3]),
         completed: Number(found[4]),
+      });
+    }
+    const test = line.includes('Test ') ? TEST_FAILURE.exec(line.slice(0, 500)) : null;
+    if (test !== null) {
+      const [, library, , text = ''] = test;
+      if (library === 'NCCL')
+        return add({ ...base, kind: 'ncclError', text: detached(text), version: undefined });
+      return add({
+        ...base,
+        kind: 'exception',
+        type: 'a failure of CUDA',
+        text: detached(text),
+        isOutOfMemory: /out of memory/.test(text),
+        gpu: undefined,
+        pid: undefined,
+        after: after.begin(base.rank, context.line),
       });
     }
     if (line.includes('NCCL error in')) {
@@ -368,6 +388,8 @@ function exits(
   if (host !== null) root.host(host[1]!);
   const lost = line.includes('ode failure') || line.includes('NODE FAILURE') ? NODE_FAILURE.exec(line) : null;
   if (lost !== null) return add({ ...base, host: lost[1], kind: 'nodeFailure' });
+  const daemon = line.includes('Remote daemon:') ? DAEMON.exec(line) : null;
+  if (daemon !== null) return add({ ...base, host: daemon[1], kind: 'nodeFailure', isDaemon: true });
   if (line.startsWith('srun: error: ')) {
     const found = SRUN.exec(line);
     if (found !== null) {

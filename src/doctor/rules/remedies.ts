@@ -75,6 +75,22 @@ const REMEDIES: readonly (readonly [RegExp, Remedy])[] = [
     },
   ],
   [
+    /(?:server socket|bind|listen).*Address already in use/is,
+    {
+      cause: 'the port of the meeting point is in use',
+      repair:
+        'End the process that holds the port (ss -ltnp, often one of an earlier run), or choose another MASTER_PORT for all ranks (torchrun --rdzv-endpoint=HOST:0 takes a free one on one host).',
+    },
+  ],
+  [
+    /gai error|Temporary failure in name resolution|Name or service not known|getaddrinfo/i,
+    {
+      cause: 'the name of a host does not resolve',
+      repair:
+        'See with getent hosts NAME on that host, or in that pod, why the name is not known: the service and its DNS name in Kubernetes, /etc/hosts, a pod that is not yet there; or give MASTER_ADDR as an address.',
+    },
+  ],
+  [
     /client socket has (?:timed out|failed to connect)|connect\(\) timed out|The server socket has failed/i,
     {
       cause: 'the meeting point of the ranks could not be reached',
@@ -87,6 +103,86 @@ const REMEDIES: readonly (readonly [RegExp, Remedy])[] = [
     {
       cause: 'the driver is too old for the CUDA version of the framework',
       repair: 'Update the driver, or install a framework built for a CUDA version that the driver supports.',
+    },
+  ],
+  [
+    /ProcessGroupNCCL is only supported with GPUs, no GPUs found|No CUDA GPUs are available|no CUDA-capable device is detected/i,
+    {
+      cause: 'the process sees no GPU',
+      repair:
+        'Run nvidia-smi in the same container or job step: GPUs that were not asked for (--gpus all, --gres=gpu, limits of nvidia.com/gpu), an empty CUDA_VISIBLE_DEVICES, a driver that is too old or not loaded, or a framework built without CUDA.',
+    },
+  ],
+  [
+    /Distributed package doesn't have NCCL built in/i,
+    {
+      cause: 'the framework was built without NCCL',
+      repair:
+        'Install a build of the framework with CUDA and NCCL for Linux (torch.distributed.is_nccl_available() says so), or use the backend gloo.',
+    },
+  ],
+  [
+    /invalid device ordinal/i,
+    {
+      cause: 'a process asks for a GPU that it does not have',
+      repair:
+        'Start as many processes per host as it sees GPUs (nvidia-smi -L in the job; CUDA_VISIBLE_DEVICES, --gres, --gpus-per-task), and count devices from 0 by the local rank; where each task sees one GPU only, it is device 0.',
+    },
+  ],
+  [
+    /all CUDA-capable devices are busy or unavailable/i,
+    {
+      cause: 'the GPU lets no other process in',
+      repair:
+        'See in nvidia-smi whether the compute mode is E. Process and another process holds the GPU (end it, or nvidia-smi -c 0), and whether a MIG mode without instances or an Xid in dmesg makes it unavailable.',
+    },
+  ],
+  [
+    /system not yet initiali[sz]ed/i,
+    {
+      cause: 'GPUs on NVSwitch cannot be used before the fabric manager runs',
+      repair:
+        'Start the fabric manager in the version of the driver (systemctl status nvidia-fabricmanager; its log names what it refuses).',
+    },
+  ],
+  [
+    /no kernel image is available/i,
+    {
+      cause: 'the program has no code for this kind of GPU',
+      repair:
+        'Use a build of NCCL and of the framework that was made for this GPU: a newer one for new GPUs, an older one for GPUs that are no longer supported (torch.cuda.get_arch_list()).',
+    },
+  ],
+  [
+    /device-side assert/i,
+    {
+      cause: 'a check in a kernel of the program failed',
+      repair:
+        'See the line with "Assertion" before it, mostly an index or a label out of range; CUDA_LAUNCH_BLOCKING=1 shows the call. NCCL only meets it.',
+    },
+  ],
+  [
+    /Errno 28\b|No space left on device/i,
+    {
+      cause: 'a file system is full',
+      repair:
+        'See with df -h and df -i which one the message means, make room there or write elsewhere; /dev/shm grows with --shm-size.',
+    },
+  ],
+  [
+    /std::bad_alloc|MemoryError|Cannot allocate memory/i,
+    {
+      cause: 'the memory of the host was not enough',
+      repair:
+        'Give the job more memory (--mem of Slurm, limits.memory) or use fewer workers per process; see free -g on that host while it runs.',
+    },
+  ],
+  [
+    /Expected to have finished reduction in the prior iteration/i,
+    {
+      cause: 'parameters of the model took no part in the loss, so a rank waited for their gradients',
+      repair:
+        'Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in every step on every rank (TORCH_DISTRIBUTED_DEBUG=DETAIL names them).',
     },
   ],
   [
@@ -147,7 +243,15 @@ const REMEDIES: readonly (readonly [RegExp, Remedy])[] = [
     },
   ],
   [
-    /NET\/OFI Request completed with error/i,
+    /NET\/OFI Request .*(?:Unresponsive receiver|Unreachable remote)/is,
+    {
+      cause: 'EFA reaches the other instance and gets no answer',
+      repair:
+        'Let the security group of the instances allow all traffic from and to itself (inbound and outbound), and see that the process at the other end lives and both images have one version of libfabric and the plugin.',
+    },
+  ],
+  [
+    /NET\/OFI Request (?:\S+ )?completed with error/i,
     {
       cause: 'the network plugin reports a request that failed',
       repair:

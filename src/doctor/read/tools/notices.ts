@@ -15,6 +15,10 @@ const PING = /^(?:rtt|round-trip) min\/avg\/max(?:\/\w+)? = [\d.]+\/([\d.]+)\//;
 const PING_HOST = /^--- (\S+) ping statistics ---$/;
 const NO_PEER_ACCESS = /\bunable to enable (?:P2P|peer[- ]to[- ]peer|peer access)\b/i;
 
+/** What PyTorch says before an exception that does not repeat it. */
+const SAID =
+  /The IPv4 network addresses of \([^)]{1,300}\) cannot be retrieved \(gai error[^)]{0,200}\)|The NVIDIA driver on your system is too old \(found version \d+\)/;
+
 /** The NCCL that a framework brings along: lists of packages, and `torch.cuda.nccl.version()`. */
 const BUNDLED =
   /\bnvidia-nccl-cu\d+ *(?:==)? *(\d+\.\d+\.\d+)|\bcuda\.nccl\.version\(\)[^\d]{1,20}(\d+), (\d+), (\d+)/;
@@ -38,6 +42,10 @@ export function noticeReader(context: FileContext): LineReader {
       // Other readers look at the rest of the line.
       if (found !== null) add('framework.errorHandling', found[1]!, 'framework');
       return false;
+    }
+    if (line.includes(' cannot be retrieved (gai error') || line.includes('system is too old')) {
+      const found = SAID.exec(line);
+      if (found !== null) return add('framework.said', found[0], 'framework');
     }
     if (line.includes('nccl') && line.length < 400) {
       const found = BUNDLED.exec(line);

@@ -1,5 +1,8 @@
 /** A port that the job asked for is not active. */
+import type { Job } from '../../model/job.js';
+import { listed, nodeCount, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
+import { missingAdapters } from './nic-missing-on-node.js';
 
 /** Whether NCCL_IB_HCA asks for a port: names are prefixes, `=` asks for exact ones, `^` for all others. */
 function selects(value: string | undefined, device: string, port: number): boolean | undefined {
@@ -18,10 +21,41 @@ function selects(value: string | undefined, device: string, port: number): boole
   return isInverse ? (isNamed ? false : undefined) : isNamed;
 }
 
+/** Hosts of which no port of InfiniBand is active, and links wait for their numbers. */
+function withoutSubnetManager(job: Job): Finding[] {
+  const fabric = job.ports.filter(({ linkLayer }) => linkLayer === 'InfiniBand');
+  const hosts = [...new Set(fabric.map(({ host }) => host))];
+  const waiting = hosts.flatMap((host) => {
+    const ports = fabric.filter((port) => port.host === host);
+    const init = ports.filter(({ state }) => /^INIT/.test(state?.value ?? ''));
+    return init.length > 0 && ports.every(({ state }) => state !== undefined && state.value !== 'ACTIVE')
+      ? init
+      : [];
+  });
+  if (waiting.length === 0) return [];
+  const where = [...new Set(waiting.flatMap(({ host }) => host ?? []))];
+  // One host does not need the fabric, and other adapters may carry the job.
+  const isMissed = nodeCount(job) > 1 && job.processes.every(({ hcas }) => hcas === undefined);
+  const devices = [...new Set(waiting.map(({ device }) => device))];
+  return [
+    {
+      severity: isMissed ? 'error' : 'warning',
+      confidence: isMissed ? 'likely' : 'possible',
+      text: `no InfiniBand port${where.length === 0 ? '' : ` of ${listed(where)}`} is active: the link${devices.length === 1 ? ' of' : 's of'} ${listed(devices)} ${devices.length === 1 ? 'is' : 'are'} up and ${devices.length === 1 ? 'waits' : 'wait'} for a subnet manager (INIT)`,
+      culprit: { ...(where.length === 0 ? {} : { hosts: where }), hcas: devices },
+      evidence: some(waiting.flatMap(({ state }) => state?.at ?? [])),
+      repair:
+        'Start the subnet manager of the fabric (opensm on one host, or that of a switch; sminfo asks for it), and see that the ports become Active.',
+      workaround: null,
+    },
+  ];
+}
+
 export const ibPortDown: Rule = {
   id: 'ib-port-down',
   causes: ['blocks', 'kills', 'slows'],
-  looksFor: 'an adapter port that is not active although others of the host are',
+  looksFor:
+    'an adapter port that is not active although others of the host are, or a host none of whose ports is',
   example: [
     example(
       'ibstatus.txt',
@@ -36,6 +70,10 @@ export const ibPortDown: Rule = {
   references: ['ibstat(8)'],
   find(job) {
     const active = job.ports.filter(({ state }) => state?.value === 'ACTIVE');
+    // An adapter that NCCL lists on all other hosts is a finding of its own, which shows the state of its port.
+    const missing = missingAdapters(job);
+    const waiting = withoutSubnetManager(job);
+    if (waiting.length > 0) return waiting;
     return job.ports.flatMap((port): Finding[] => {
       const { state, device, host } = port;
       if (state === undefined || state.value === 'ACTIVE' || active.length === 0) return [];
@@ -50,6 +88,7 @@ export const ibPortDown: Rule = {
         port.linkLayer === 'InfiniBand' &&
         (/polling/i.test(port.physical ?? '') || /^INIT/.test(state.value));
       if (!isUsed && !isWanted) return [];
+      if (missing.some((one) => one.host === host && one.names.includes(device))) return [];
       return [
         {
           severity: isUsed ? 'error' : 'warning',

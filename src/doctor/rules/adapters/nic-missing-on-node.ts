@@ -1,4 +1,6 @@
 /** One host with fewer adapters slows all, since rings cross every host on the same rails. */
+import type { Job } from '../../model/job.js';
+import type { IbPort } from '../../model/machine.js';
 import { distinctPlaces, type Place } from '../../model/place.js';
 import { comparable, listed, type Processes, some } from '../queries.js';
 import { example, type Finding, type Rule } from '../rule.js';
@@ -28,13 +30,22 @@ export const nicMissingOnNode: Rule = {
     ),
   ],
   references: ['NCCL user guide: NCCL_IB_HCA'],
-  find: (job) => comparable(job).flatMap((processes) => missingAmong({ processes })),
+  find: (job) => comparable(job).flatMap((processes) => missingAmong({ processes }, job.ports)),
 };
+
+/** Adapters that hosts lack, by name. */
+export const missingAdapters = (job: Job): { host: string; names: readonly string[] }[] =>
+  nicMissingOnNode.find(job).map(({ culprit }) => ({
+    host: culprit.host as string,
+    names:
+      (culprit.hcas as readonly string[] | undefined) ??
+      (culprit.hca === undefined ? [] : [culprit.hca as string]),
+  }));
 
 /** `mlx5_` of `mlx5_0`. */
 const kindOf = (name: string): string => name.replace(/\d+(?::\d+)?$/, '');
 
-function missingAmong(job: Processes): Finding[] {
+function missingAmong(job: Processes, ports: readonly IbPort[]): Finding[] {
   const byHost = hcasOf(job);
   if (byHost.size < 2) return [];
   // What most hosts have; of two hosts, the one with more adapters is taken as whole.
@@ -49,6 +60,13 @@ function missingAmong(job: Processes): Finding[] {
     );
     const missing = everywhere.filter((name) => !names.includes(name));
     const isNamed = missing.length === usual - names.length;
+    const down = ports.filter(
+      (port) =>
+        port.host === host &&
+        missing.includes(port.device) &&
+        port.state !== undefined &&
+        port.state.value !== 'ACTIVE',
+    );
     const asked = job.processes.find((one) => one.host === host)?.environment.get('NCCL_IB_HCA');
     // Other kinds of adapters are another kind of machine: that it has fewer is how it was bought.
     const kinds = new Set(everywhere.map(kindOf));
@@ -57,7 +75,7 @@ function missingAmong(job: Processes): Finding[] {
       {
         severity: isOther ? 'warning' : 'error',
         confidence: byHost.size > 2 || isNamed ? 'certain' : 'likely',
-        text: `${host} lists ${names.length} adapter${names.length === 1 ? '' : 's'}, the other${whole.length === 1 ? '' : 's'} ${usual}${isNamed ? `: ${listed(missing)} is missing` : ''}`,
+        text: `${host} lists ${names.length} adapter${names.length === 1 ? '' : 's'}, the other${whole.length === 1 ? '' : 's'} ${usual}${isNamed ? `: ${listed(missing)} is missing` : ''}${down[0] === undefined ? '' : `; its port is ${down[0].state!.value}${down[0].physical === undefined ? '' : ` (${down[0].physical})`}`}`,
         culprit: {
           host,
           ...(isNamed && missing.length === 1 ? { hca: missing[0] } : isNamed ? { hcas: missing } : {}),
@@ -71,8 +89,15 @@ function missingAmong(job: Processes): Finding[] {
             8,
           ),
           asked?.at,
+          ...some(
+            down.flatMap(({ state }) => state?.at ?? []),
+            8,
+          ),
         ]),
-        repair: `Find ${isNamed ? listed(missing) : 'the missing adapters'} of ${host} (lspci, ibstat, port state, device passed into the container${asked === undefined ? '' : ', NCCL_IB_HCA'}) and bring the port up.`,
+        repair:
+          down[0] !== undefined
+            ? `Bring the port of ${listed(missing)} on ${host} up: cable, transceiver, switch port${/^INIT/.test(down[0].state!.value) ? ', subnet manager' : ''}.`
+            : `Find ${isNamed ? listed(missing) : 'the missing adapters'} of ${host} (lspci, ibstat, port state, device passed into the container${asked === undefined ? '' : ', NCCL_IB_HCA'}) and bring the port up.`,
         workaround: isNamed
           ? `Leaving the same adapter out on all nodes (NCCL_IB_HCA=^${missing.join(',')}) keeps the rails aligned, at ${names.length}/${usual} of the bandwidth.`
           : null,

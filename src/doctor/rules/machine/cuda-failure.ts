@@ -27,7 +27,6 @@ export const cudaFailure: Rule = {
     if (first === undefined) return [];
     const { reason } = first.trouble;
     const isMemory = /out of memory/i.test(reason);
-    const isDriver = /no kernel image/i.test(reason);
     return [
       {
         severity: failing.length > 0 ? 'error' : 'info',
@@ -42,14 +41,10 @@ export const cudaFailure: Rule = {
         repair: AT_EXIT.test(reason)
           ? 'Nothing failed before: the program ended while communicators were open; destroy them first (ncclCommDestroy, destroy_process_group).'
           : isMemory
-            ? 'Leave NCCL some hundred MiB of GPU memory (smaller batch; NCCL_BUFFSIZE, fewer channels).'
-            : isDriver
-              ? 'Update the driver, or use an NCCL built for the CUDA version that the driver supports.'
-              : /system not yet initialized|not yet initiali[sz]ed/i.test(reason)
-                ? 'Start the fabric manager (systemctl start nvidia-fabricmanager) in the version of the driver: GPUs on NVSwitch cannot be used before.'
-                : (remedyOf(`${first.process.failedReturns.map(({ text }) => text).join(' ')} ${reason}`)
-                    ?.repair ??
-                  'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.'),
+            ? 'Leave NCCL some hundred MiB of GPU memory (smaller batch; NCCL_BUFFSIZE, fewer channels), and see in nvidia-smi whether another process, as one of an earlier run, holds it.'
+            : (remedyOf(`${first.process.failedReturns.map(({ text }) => text).join(' ')} ${reason}`)
+                ?.repair ??
+              'NCCL only reports it: the failure mostly comes from an earlier kernel of the program; run with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer.'),
         workaround: null,
       },
     ];

@@ -94,19 +94,23 @@ function deathsInLogs(job: Job): Finding[] {
 function lostNodes(job: Job): Finding[] {
   const lost = job.events.flatMap((event) => (event.kind === 'nodeFailure' ? [event] : []));
   const named = lost.filter(({ host }) => host !== undefined);
-  return firstOfEach(named.length > 0 ? named : lost, ({ host }) => host).map(({ host, at }): Finding => {
-    const other = lost.find((one) => one.host === undefined);
-    const who = host ?? 'a node of the job';
-    return {
-      severity: 'error',
-      confidence: 'certain',
-      text: `${who} failed: the scheduler lost it and ended the job`,
-      culprit: host === undefined ? {} : { host },
-      evidence: distinctPlaces([at, other?.at]),
-      repair: `Find out why ${who} went away (its console or management controller, dmesg after it is back, the log of slurmctld), and keep it out of jobs until then${host === undefined ? '' : ` (--exclude=${host})`}.`,
-      workaround: null,
-    };
-  });
+  return firstOfEach(named.length > 0 ? named : lost, ({ host }) => host).map(
+    ({ host, at, isDaemon }): Finding => {
+      const other = lost.find((one) => one.host === undefined);
+      const who = host ?? 'a node of the job';
+      return {
+        severity: 'error',
+        confidence: 'certain',
+        text: isDaemon
+          ? `${who} was lost: its daemon of mpirun no longer answers, and the job was ended`
+          : `${who} failed: the scheduler lost it and ended the job`,
+        culprit: host === undefined ? {} : { host },
+        evidence: distinctPlaces([at, other?.at]),
+        repair: `Find out why ${who} went away (its console or management controller, dmesg after it is back${isDaemon ? ', the network between it and the first node' : ', the log of slurmctld'}), and keep it out of jobs until then${host === undefined || isDaemon ? '' : ` (--exclude=${host})`}.`,
+        workaround: null,
+      };
+    },
+  );
 }
 
 /** Processes that only the kernel's log tells of: of this job where a log has their number. */
@@ -146,6 +150,12 @@ function killedByKernel(job: Job): Finding[] {
   });
 }
 
+/** The type of an exception alone says little. */
+function saidBy({ type, text }: Exception, cause: string | undefined): string {
+  const said = text.length > 120 ? `${text.slice(0, 117)}...` : text;
+  return `${type}${said === '' ? '' : `: ${said}`}${cause === undefined ? '' : `; ${cause}`}`;
+}
+
 function exceptionFinding(job: Job, event: Exception): Finding {
   const after = job.events.find(
     (one) => one.rank === event.rank && one.at.file === event.at.file && one.at.line > event.at.line,
@@ -155,7 +165,7 @@ function exceptionFinding(job: Job, event: Exception): Finding {
   return {
     severity: 'error',
     confidence: 'certain',
-    text: `rank ${event.rank}${where} died: ${event.isOutOfMemory ? 'its GPU ran out of memory' : (remedy?.cause ?? event.type)}`,
+    text: `rank ${event.rank}${where} died: ${event.isOutOfMemory ? 'its GPU ran out of memory' : saidBy(event, remedy?.cause)}`,
     culprit: {
       rank: event.rank,
       ...(event.host === undefined ? {} : { host: event.host }),

@@ -76,7 +76,9 @@ export const ncclWarningUnknown: Rule = {
         troubles.flatMap((logged) => (cited.has(placeKey(logged.at)) ? [keyOf(logged)] : [])),
       ),
     );
-    const left = warnings.filter(({ logged }) => !known.has(keyOf(logged)));
+    const left = warnings.filter(
+      ({ process, logged }) => !known.has(keyOf(logged)) && !isOfCuda(process, logged, cited),
+    );
     const silent = failedInSilence(job, others, cited);
     if (left.length === 0 && silent.length === 0) return frameworkErrors(job, others);
     return [findingOf(left, silent)];
@@ -131,6 +133,16 @@ function isSilentEnd(job: Job, process: NcclProcess): boolean {
 /** A warning of closing connections, at an end in order. */
 const isOfEnd = (job: Job, process: NcclProcess, { trouble }: LoggedTrouble): boolean =>
   (trouble.kind === 'closing' || trouble.kind === 'peerClosed') && isTeardown(job, process);
+
+/** What could not be made for a failure of CUDA that a rule has named. */
+const NOT_MADE =
+  /^Failed to (?:CUDA |Cuda |host )?(?:c?alloc|malloc|memcpy|free|strm|vmm|register|import|export)/i;
+
+const isOfCuda = (process: NcclProcess, { text, at }: LoggedTrouble, cited: ReadonlySet<string>): boolean =>
+  NOT_MADE.test(text.trim()) &&
+  process.troubles.some(
+    (one) => one.trouble.kind === 'cuda' && one.at.line < at.line && cited.has(placeKey(one.at)),
+  );
 
 /** One host does not need them. */
 const isWithoutAdapters = (job: Job, process: NcclProcess, logged: LoggedTrouble): boolean =>

@@ -2,6 +2,7 @@
 
 import type { FrameworkEvent } from '../../model/framework.js';
 import type { Job } from '../../model/job.js';
+import type { SystemValue } from '../../model/machine.js';
 import { isHandled } from '../program/handled-exceptions.js';
 import { firstOfEach, listed, some } from '../queries.js';
 import { remedyOf } from '../remedies.js';
@@ -37,6 +38,21 @@ function endOf(event: FrameworkEvent): string | undefined {
 
 const isFromOutside = (event: FrameworkEvent): boolean =>
   event.kind === 'exit' && event.signal !== undefined && [1, 2, 9, 15].includes(event.signal);
+
+/** Ends that what was said before may have led to: no GPU, and no meeting of the ranks. */
+const FOLLOWS: readonly (readonly [said: RegExp, exception: RegExp])[] = [
+  [/gai error/, /client socket|timed out|connect/i],
+  [/too old/, /CUDA|GPU|driver/i],
+];
+
+function saidBefore(job: Job): SystemValue | undefined {
+  const texts = job.events.flatMap((one) => (one.kind === 'exception' ? [one.text] : []));
+  return job.values.find(
+    ({ name, value }) =>
+      name === 'framework.said' &&
+      FOLLOWS.some(([said, exception]) => said.test(value) && texts.some((text) => exception.test(text))),
+  );
+}
 
 type Cancelled = Extract<FrameworkEvent, { kind: 'cancelled' }>;
 
@@ -111,9 +127,11 @@ export const processFailed: Rule = {
     }
     if (first === undefined) return cancelled === undefined ? [] : [fromOutside(cancelled)];
     const ranks = [...new Set(ends.flatMap(({ event }) => ranksOf(event)))];
-    const remedy = job.events.flatMap((one) =>
-      one.kind === 'exception' ? (remedyOf(one.text) ?? []) : [],
-    )[0];
+    const said = saidBefore(job);
+    const remedy =
+      said === undefined
+        ? job.events.flatMap((one) => (one.kind === 'exception' ? (remedyOf(one.text) ?? []) : []))[0]
+        : remedyOf(said.value);
     const isException = first.event.kind === 'exception';
     const more = ranks.filter((rank) => !ranksOf(first.event).includes(rank));
     return [
@@ -125,9 +143,10 @@ export const processFailed: Rule = {
           ...(first.event.rank === undefined ? {} : { rank: first.event.rank }),
           ...(first.event.host === undefined ? {} : { host: first.event.host }),
         },
-        evidence: some(
-          firstOfEach(ends, ({ event }) => event.rank ?? event.at.line).map(({ event }) => event.at),
-        ),
+        evidence: [
+          ...some(firstOfEach(ends, ({ event }) => event.rank ?? event.at.line).map(({ event }) => event.at)),
+          ...(said === undefined ? [] : [said.at]),
+        ],
         repair:
           remedy?.repair ??
           (isException
