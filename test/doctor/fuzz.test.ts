@@ -4,11 +4,16 @@ import { describe, expect, it } from 'vitest';
 import { diagnose } from '#src/doctor/diagnose.js';
 import { readJob } from '#src/doctor/read/read-job.js';
 import { jsonReport } from '#src/doctor/report/json.js';
+import { RULES } from '#src/doctor/rules/registry.js';
+import { effort } from '../effort.js';
 import { CASES, examine } from './case-files.js';
 
-const RUNS = 150;
+const RUNS = effort(150, 3000);
 
-const TEXTS = CASES.flatMap(({ files }) => [...files.values()]);
+const TEXTS = [
+  ...CASES.flatMap(({ files }) => [...files.values()]),
+  ...RULES.flatMap(({ example }) => example.map(({ text }) => text)),
+];
 
 /** A place in a text and what is done there. */
 const edit = fc.record({

@@ -29,6 +29,11 @@ const MANY: Readonly<Record<string, (i: number, all: number) => string>> = {
   'rows of a table of hosts': (i) =>
     `${i === 0 ? 'src,dst,busbw\n' : ''}n${i % 500},n${i % 499},${1 + (i % 7)}\n`,
   'addresses of adapters': (i) => `mlx5_${i}  1  0  fe80:0000:0000:0000:5aa2:e1ff:fe0c:7a10  v2  eth2\n`,
+  'links of adapters': (i) =>
+    `[${i}.1] mlx5_core 0000:5e:00.0 if${i >> 2}: Link ${i % 2 === 0 ? 'down' : 'up'}\n`,
+  'samples of memory': (i) => `rank ${i % 900}: allocated 0.0 GB, reserved ${1 + i}.5 GB\n`,
+  'requests that failed': (i) =>
+    `n${i}:1:1 [0] a.cc:1 NCCL WARN NET/IB: Got completion from peer 10.0.${i >> 8}.${i % 256}<5> with status=${(i % 12) + 1} opcode=0 len=0 vendor err 1 (Recv)\n`,
   variables: (i) => `${INFO('n1', 1)}NCCL_X${i} set by environment to ${i}\n`,
 };
 
@@ -54,6 +59,29 @@ describe('large numbers of', () => {
       expect(await cost(text)).toBeLessThan(limitMs(text));
     });
   }
+
+  it('groups in which ranks wait for each other are judged in time', async () => {
+    // Rank i waits in group i for rank i + 1: the last one waits nowhere, or, where it does, all wait in a circle.
+    const chain = (isCircle: boolean): string => {
+      const count = COUNT / 2;
+      const one = (rank: number, group: number, isLate: boolean): string =>
+        `{"rank":${rank},"group":"g${group}","ops":[{"seq":${isLate ? 7 : 8},"op":"all_reduce","state":"${isLate ? 'completed' : 'started'}"}]}`;
+      const ranks = Array.from({ length: count }, (_, i) => [
+        one(i, i, false),
+        one((i + 1) % count, i, true),
+      ]);
+      return `{"reason":"timeout","ranks":[${ranks
+        .slice(isCircle ? 0 : 1)
+        .flat()
+        .join(',\n')}]}`;
+    };
+    for (const isCircle of [false, true]) {
+      const text = chain(isCircle);
+      expect(await cost(text)).toBeLessThan(limitMs(text));
+      const [first] = diagnose(await readJob([{ name: 'x', text: [text] }]));
+      expect(first).toMatchObject({ id: isCircle ? 'communicator-order' : 'rank-behind' });
+    }
+  });
 
   it('numbers have extremes, without a stack for all of them', () => {
     const list = Array.from({ length: 300_000 }, (_, i) => i);

@@ -56,40 +56,42 @@ export const waitsAcross = remembered((all: readonly Standstill[]): Waits => {
   /** Groups that hold a rank up: it waits there for another. */
   const holders = new Map<number, Standstill[]>();
   for (const one of all) {
-    const isFaulty = one.late.length > 0 || isFault(one);
-    if (!isFaulty) continue;
+    if (!isFaulty(one)) continue;
     for (const { dump } of one.waiting) {
       const list = holders.get(dump.rank);
       if (list === undefined) holders.set(dump.rank, [one]);
       else list.push(one);
     }
   }
-  const holdersOf = ({ rank }: RankDump, group: Standstill): Standstill[] =>
-    (holders.get(rank) ?? []).filter((one) => one !== group);
+  const isHeldUp = ({ rank }: RankDump, group: Standstill): boolean =>
+    (holders.get(rank) ?? []).some((one) => one !== group);
   const roots: Standstill[] = [];
   const held: Standstill[] = [];
   for (const group of behind) {
-    const free = group.late.filter((dump) => holdersOf(dump, group).length === 0);
+    const free = group.late.filter((dump) => !isHeldUp(dump, group));
     if (free.length > 0) roots.push({ ...group, late: free });
     else held.push(group);
   }
   // Who is held up by a root, or by a group in which all have come, waits for that; the rest waits in circles.
-  const explained = new Set<Standstill>(all.filter((one) => one.late.length === 0));
-  const isHeld = new Set(held);
-  for (const group of behind) if (!isHeld.has(group)) explained.add(group);
-  let open: readonly Standstill[] = held;
-  for (;;) {
-    const next = open.filter(
-      (group) => !group.late.some((dump) => holdersOf(dump, group).some((one) => explained.has(one))),
-    );
-    if (next.length === open.length) break;
-    const left = new Set(next);
-    for (const group of open) if (!left.has(group)) explained.add(group);
-    open = next;
+  const heldByRank = new Map<number, Standstill[]>();
+  for (const group of held) {
+    for (const { rank } of group.late) {
+      const list = heldByRank.get(rank);
+      if (list === undefined) heldByRank.set(rank, [group]);
+      else list.push(group);
+    }
   }
-  const circle = new Set(open);
-  return { roots, held: held.filter((group) => !circle.has(group)), circle: open };
+  const open = new Set(held);
+  const reached = all.filter((group) => !open.has(group) && isFaulty(group));
+  for (const one of reached) {
+    for (const { dump } of one.waiting) {
+      for (const group of heldByRank.get(dump.rank) ?? []) if (open.delete(group)) reached.push(group);
+    }
+  }
+  return { roots, held: held.filter((group) => !open.has(group)), circle: [...open] };
 });
+
+const isFaulty = (group: Standstill): boolean => group.late.length > 0 || isFault(group);
 
 /** All ranks have come, and yet it does not end: they disagree, or something below the program stands still. */
 function isFault({ list, waiting, missing }: Standstill): boolean {
