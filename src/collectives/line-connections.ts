@@ -76,6 +76,15 @@ export class LineConnections {
     return { lines: buffer.offset(step.and(STEPS - 1).mul(this.#slot)), step };
   }
 
+  /**
+   * On GPUs the lanes of a warp that have come out of a wait one by one go on one by one, and one that waits again may keep
+   * the others from sending what it waits for the answer to. So they come together ahead of every transfer.
+   */
+  #meet(): void {
+    this.#k.warpBarrier();
+    this.#k.barrier();
+  }
+
   /** Waits until the slots to be filled are free; gives the slots of a transfer. */
   begin({ receives, sends }: { readonly receives: boolean; readonly sends: boolean }): LineSlots {
     const k = this.#k;
@@ -87,8 +96,9 @@ export class LineConnections {
           head.set(awaitValue(k, read, (value) => value.add(STEPS).ge(need)));
         });
       }
-      if (this.#sends.length > 0) k.barrier();
     }
+    const waits = receives && this.#receives.length > 0 && this.#fenced !== undefined;
+    if (waits || (sends && this.#sends.length > 0)) this.#meet();
     const slots = (list: readonly (Receiving | Sending)[]) =>
       list.map(({ buffer, step }) => this.#slotOf(buffer, step.value));
     return { incoming: receives ? slots(this.#receives) : [], outgoing: sends ? slots(this.#sends) : [] };
@@ -98,7 +108,7 @@ export class LineConnections {
   release({ incoming }: LineSlots): void {
     const k = this.#k;
     if (incoming.length === 0) return;
-    k.barrier();
+    this.#meet();
     const fenced = this.#fenced;
     if (fenced !== undefined) {
       k.if(this.#isFirst().and(fenced.value.not()), () => k.fence('release', 'system'));

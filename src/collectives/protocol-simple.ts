@@ -159,6 +159,8 @@ export class SimpleProtocol implements Protocol {
           );
         }
       });
+      // The first warp goes on as one.
+      k.warpBarrier();
       k.barrier();
       const bytes = moved.mul(size);
       const skip = from.mul(size);

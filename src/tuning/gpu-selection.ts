@@ -113,7 +113,7 @@ function hindrance(team: GpuTeam, call: GpuCall, { algorithm, protocol }: GpuWay
 type ConnectorCosts = Readonly<Partial<Record<GpuProtocol, readonly [hop: number, gigabytes: number]>>>;
 const COSTS: Readonly<Record<ConnectorKind, ConnectorCosts>> = {
   Ring: { LL: [1.2, 133], LL128: [1.6, 295], Simple: [3, 280] },
-  Tree: { LL: [1.3, 45], LL128: [1.7, 196], Simple: [3.6, 249] },
+  Tree: { LL: [1.3, 69], LL128: [1.7, 196], Simple: [3.6, 249] },
   PAT: { Simple: [3.1, 183] },
 };
 /** What a call takes that moves nothing: its launch in a graph, and its first look at counters. */

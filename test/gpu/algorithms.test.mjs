@@ -23,6 +23,11 @@ const ALGORITHMS = [
   { algorithm: 'Tree', protocol: 'LL', collectives: ['allReduce'] },
   { algorithm: 'Tree', protocol: 'LL128', collectives: ['allReduce'] },
   { algorithm: 'Tree', protocol: 'Simple', collectives: ['allReduce'] },
+  // Few channels: much goes through each, in many rounds and windows.
+  { algorithm: 'Ring', protocol: 'LL128', collectives: EVERYTHING, channels: 2 },
+  { algorithm: 'Tree', protocol: 'LL', collectives: ['allReduce'], channels: 2 },
+  { algorithm: 'Tree', protocol: 'LL128', collectives: ['allReduce'], channels: 2 },
+  { algorithm: 'Tree', protocol: 'Simple', collectives: ['allReduce'], channels: 2 },
   { algorithm: 'PAT', collectives: ['allGather', 'reduceScatter'], averages: false },
   { algorithm: 'OneShot', collectives: EVERYTHING },
   { algorithm: 'TwoShot', collectives: EVERYTHING },
@@ -30,11 +35,12 @@ const ALGORITHMS = [
 
 for (const [number, team] of TEAMS.entries()) {
   describe(`ranks on GPUs ${team.join(', ')}`, () => {
-    for (const { algorithm, protocol, ...which } of ALGORITHMS) {
-      const name = protocol === undefined ? algorithm : `${algorithm} and ${protocol}`;
+    for (const { algorithm, protocol, channels, ...which } of ALGORITHMS) {
+      const few = channels === undefined ? '' : ` over ${channels} channels`;
+      const name = (protocol === undefined ? algorithm : `${algorithm} and ${protocol}`) + few;
       it(`are right with ${name} (seed ${SEED})`, { timeout: 60_000 }, async () => {
         const random = randomFrom(SEED + 1000 * number + name.length);
-        const options = { timeoutMs: 10_000, algorithm, ...(protocol === undefined ? {} : { protocol }) };
+        const options = { timeoutMs: 10_000, algorithm, protocol, channels };
         const comms = await createLocalCommunicators(
           team.map((gpu) => cuda(gpu)),
           options,
