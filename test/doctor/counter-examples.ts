@@ -1198,6 +1198,43 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
     ),
   ],
   'watchdog-stuck': [one('a time-out of an operation', watchdog(3))],
+  'gpu-throttled': [
+    one(
+      'a cap of power, and a GPU that is idle',
+      'GPU 00000000:61:00.0',
+      '    Clocks Event Reasons',
+      '        Idle                              : Active',
+      '        SW Power Cap                      : Active',
+      '        HW Slowdown                       : Not Active',
+      '            HW Thermal Slowdown           : Not Active',
+    ),
+  ],
+  'storage-stalled': [
+    one(
+      'a server that answered again, and a process that was blocked for a while, with nobody waiting',
+      '[991221.1] nfs: server 10.0.0.9 not responding, still trying',
+      '[991222.1] nfs: server 10.0.0.9 OK',
+      '[991341.2] INFO: task kworker/3:1:88121 blocked for more than 120 seconds.',
+    ),
+  ],
+  'link-errors': [
+    one(
+      'few errors, and links that were lost when machines were started',
+      'n1$ perfquery -C mlx5_0',
+      'SymbolErrorCounter:..............3',
+      'LinkErrorRecoveryCounter:........1',
+      'LinkDownedCounter:...............14',
+      'PortRcvErrors:...................2',
+      'n1$ ethtool -S eth2',
+      '     rx_crc_errors_phy: 4',
+      '     rx_symbol_err_phy: 991230',
+      '     link_down_events_phy: 9',
+      'n1$ nvidia-smi nvlink -e',
+      'GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0)',
+      '\t Link 0: Replay Errors: 12',
+      '\t Link 0: CRC Errors: 0',
+    ),
+  ],
   'adapter-link-down': [
     one(
       'a link that comes up at boot, is lost once, and notes of the driver',

@@ -470,7 +470,68 @@ describe('runs of nccl-tests on pairs of hosts', () => {
   });
 });
 
+describe('storage', () => {
+  const watchdog =
+    '[rank0]:[E ProcessGroupNCCL.cpp:523] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=15, OpType=ALLREDUCE, NumelIn=2, NumelOut=2, Timeout(ms)=1800000) ran for 1800321 milliseconds before timing out.';
+  const stalled = '[91221.1] nfs: server 10.0.0.9 not responding, still trying';
+  const blocked = (name: string) => `[91341.2] INFO: task ${name}:8812 blocked for more than 120 seconds.`;
+
+  it('that does not answer explains that ranks wait, and hides the processes that it blocks', async () => {
+    const verdicts = await read(stalled, blocked('python'), watchdog);
+    expect(verdicts).toMatchObject([
+      { id: 'storage-stalled', severity: 'error', culprit: { server: '10.0.0.9' } },
+    ]);
+    expect(verdicts[0]!.consequences.map(({ id }) => id)).toEqual(['watchdog-timeout']);
+    expect(brief(await read(stalled))).toEqual(['storage-stalled warning possible']);
+  });
+
+  it('that answered again, and threads of the kernel, explain nothing', async () => {
+    const answers = stalled.replace('not responding, still trying', 'OK');
+    for (const lines of [[stalled, answers], [blocked('jbd2/sda1-8')]])
+      expect((await read(...lines, watchdog))[0], lines[0]!).toMatchObject({ id: 'watchdog-timeout' });
+    expect(await read(stalled, answers)).toEqual([]);
+    expect((await read(blocked('python'), watchdog))[0]).toMatchObject({
+      id: 'storage-stalled',
+      confidence: 'possible',
+    });
+  });
+});
+
 describe('ports and links', () => {
+  it('that count errors are told by adapter and by GPU', async () => {
+    const counters = await read(
+      'n2$ perfquery -C mlx5_2 -P 1',
+      'SymbolErrorCounter:..............65535',
+      'n2$ ethtool -S eth2',
+      '     rx_crc_errors_phy: 88123',
+      'n2$ nvidia-smi nvlink -e',
+      'GPU 2: NVIDIA H100 80GB HBM3 (UUID: GPU-22)',
+      '\t Link 3: Replay Errors: 4391',
+      '\t Link 3: CRC Errors: 99121',
+    );
+    expect(counters.map(({ culprit }) => culprit)).toEqual([
+      { host: 'n2', link: 'mlx5_2' },
+      { host: 'n2', link: 'eth2' },
+      { host: 'n2', link: 'GPU 2 NVLink 3' },
+    ]);
+    expect(new Set(brief(counters))).toEqual(new Set(['link-errors warning possible']));
+  });
+
+  it('of GPUs that are hot are named with their reasons', async () => {
+    const verdicts = await read(
+      'GPU 00000000:61:00.0',
+      '        HW Slowdown                       : Active',
+      '            HW Thermal Slowdown           : Active',
+      '            HW Power Brake Slowdown       : Not Active',
+    );
+    expect(verdicts).toMatchObject([
+      {
+        id: 'gpu-throttled',
+        culprit: { device: '00000000:61:00.0', reasons: ['HW Slowdown', 'HW Thermal Slowdown'] },
+      },
+    ]);
+  });
+
   const port = (name: string, state: string, physical: string): string[] => [
     `CA '${name}'`,
     '\tPort 1:',

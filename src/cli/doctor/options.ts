@@ -9,8 +9,9 @@ export const DOCTOR_USAGE = `Usage: tutti doctor FILE... | FOLDER [--json] [--nu
 
 Says what is wrong with a job of NCCL, on which evidence, and what repairs it, from the files that are at hand: logs
 (NCCL_DEBUG=INFO) of any ranks, tables or JSON of nccl-tests, RAS status, dumps of flight recorders (JSON), topology and
-graph files, and output of nvidia-smi (the table, topo -m, nvlink -s, -L), lspci -vvv, show_gids, ibstat, ibstatus,
-ibv_devinfo, ethtool -S, df, ip, ss, sysctl, ulimit, lsmod, dmesg, kubectl describe pod, ping, ib_write_bw. The kind of a file is recognised by its content; gzip and tar are unpacked;
+graph files, and output of nvidia-smi (the table, topo -m, nvlink -s, -e, -L, -q), lspci -vvv, show_gids, ibstat, ibstatus,
+ibv_devinfo, ethtool -S, perfquery, df, ip, ss, sysctl, ulimit, lsmod, dmesg, kubectl describe pod, ping, ib_write_bw.
+The kind of a file is recognised by its content; gzip and tar are unpacked;
 '-' is the standard input.
 
   --json     verdicts, expected numbers and the model of the job as JSON

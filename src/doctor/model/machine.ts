@@ -64,6 +64,8 @@ export interface Counter extends OnHost {
   /** As `rx_discards_phy`. */
   readonly name: string;
   readonly value: number;
+  /** The adapter, interface or link, where the command or the output names it. */
+  readonly of?: string;
 }
 
 /** A setting of the system: sysctl, ulimit. */
@@ -116,6 +118,10 @@ export type KernelEvent = OnHost &
       }
     /** A cable, a module or the adapter itself reports a fault. */
     | { readonly kind: 'adapterFault'; readonly device: string; readonly text: string }
+    /** Clocks of a GPU are lowered by heat or by the hardware. */
+    | { readonly kind: 'gpuSlowed'; readonly device: string; readonly reason: string }
+    /** A file server that does not answer, or a process (`isTask`) that is blocked. */
+    | { readonly kind: 'storage'; readonly of: string; readonly isTask: boolean; readonly isOver: boolean }
     /** Uncorrectable errors of the memory of a GPU, as nvidia-smi counts them since the driver was loaded. */
     | { readonly kind: 'gpuMemory'; readonly device: string; readonly gpu: number; readonly count: number }
   );

@@ -24,6 +24,7 @@ import { rasReader } from './ras-text.js';
 import { joinProcesses } from './same-process.js';
 import { shellReader } from './shell.js';
 import { gidReader, portReader } from './tools/adapters.js';
+import { gpuClockReader } from './tools/gpu-clocks.js';
 import { gpuReader } from './tools/gpus.js';
 import { interfaceReader } from './tools/interfaces.js';
 import { linkMatrixReader } from './tools/link-matrix.js';
@@ -159,6 +160,7 @@ class FileReader {
       gidReader(context),
       portReader(context),
       gpuReader(context),
+      gpuClockReader(context),
       interfaceReader(context),
       wireReader(context),
       pairReader(context),

@@ -26,9 +26,9 @@ The more, the surer: a log of one rank already helps, logs of all ranks let it c
   PyTorch's flight recorder writes them, and in other layouts. Pickles run code when they are read, so they are refused.
 - RAS status (\`ncclras\`), text or JSON.
 - Topology and graph files of NCCL.
-- \`nvidia-smi\` (the table), \`nvidia-smi topo -m\`, \`nvidia-smi nvlink -s\`, \`nvidia-smi -L\`, \`nvidia-smi -q -x\`
-  (recognised only), \`lspci\` (with \`-vvv\` for access control and links),
-  \`show_gids\`, \`ibstatus\`, \`ibstat\` or \`ibv_devinfo\`, \`ethtool -S\`, \`ip addr\`, \`ss -s\`, \`sysctl\`, \`ulimit -a\`, \`df\`, \`lsmod\`, \`dmesg\`.
+- \`nvidia-smi\` (the table), \`nvidia-smi topo -m\`, \`nvidia-smi nvlink -s\` (and \`-e\`), \`nvidia-smi -L\`,
+  \`nvidia-smi -q -d PERFORMANCE\`, \`nvidia-smi -q -x\` (recognised only), \`lspci\` (with \`-vvv\` for access control and links),
+  \`show_gids\`, \`ibstatus\`, \`ibstat\` or \`ibv_devinfo\`, \`ethtool -S\`, \`perfquery\`, \`ip addr\`, \`ss -s\`, \`sysctl\`, \`ulimit -a\`, \`df\`, \`lsmod\`, \`dmesg\`.
 
 The kind of a file is recognised by its content, line by line; one file may hold several. Names of files matter only
 where nothing else tells whose output it is. Files packed with gzip (and with zstd, where Node is 22.15 or newer) are

@@ -11,6 +11,7 @@ import { ibPortFlap } from './adapters/ib-port-flap.js';
 import { ibPortSlow } from './adapters/ib-port-slow.js';
 import { ibRetryExceeded } from './adapters/ib-retry-exceeded.js';
 import { ibvModifyQpTimeout } from './adapters/ibv-modify-qp-timeout.js';
+import { linkErrors } from './adapters/link-errors.js';
 import { memlockTooLow } from './adapters/memlock-too-low.js';
 import { nicMissingOnNode } from './adapters/nic-missing-on-node.js';
 import { roceNoRoutableGid } from './adapters/roce-no-routable-gid.js';
@@ -33,6 +34,7 @@ import { cudaDriverTooOld } from './machine/cuda-driver-too-old.js';
 import { cudaFailure } from './machine/cuda-failure.js';
 import { gpuLost } from './machine/gpu-lost.js';
 import { gpuMemoryErrors } from './machine/gpu-memory-errors.js';
+import { gpuThrottled } from './machine/gpu-throttled.js';
 import { iommuFault } from './machine/iommu-fault.js';
 import { nvlinkDown } from './machine/nvlink-down.js';
 import { nvlsBindFailed } from './machine/nvls-bind-failed.js';
@@ -41,6 +43,7 @@ import { pcieAcsRedirect } from './machine/pcie-acs-redirect.js';
 import { pcieLinkDegraded } from './machine/pcie-link-degraded.js';
 import { pcieLinkSlow } from './machine/pcie-link-slow.js';
 import { peerAccessMissing } from './machine/peer-access-missing.js';
+import { storageStalled } from './machine/storage-stalled.js';
 import { topoFileIdsMismatch } from './machine/topo-file-ids-mismatch.js';
 import { topoFileRefused } from './machine/topo-file-refused.js';
 import { topologyFlat } from './machine/topology-flat.js';
@@ -153,6 +156,8 @@ export const RULES: readonly Rule[] = [
   xid,
   gpuLost,
   gpuMemoryErrors,
+  gpuThrottled,
+  storageStalled,
   nvlsBindFailed,
   nvlsUnavailable,
   gdrMissingOnNode,
@@ -162,6 +167,7 @@ export const RULES: readonly Rule[] = [
   ibPortSlow,
   ibPortFlap,
   adapterLinkDown,
+  linkErrors,
   adapterNotOpened,
   rocePacketLoss,
   affinityNarrow,

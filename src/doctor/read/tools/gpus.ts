@@ -14,6 +14,9 @@ const TABLE = /^\| NVIDIA-SMI \d/;
 const TABLE_GPU =
   /^\| {1,3}(\d+) {2}(\S.*?) {2,}(?:On|Off|N\/A) *\| *([0-9A-Fa-f:.]+) +\S+ *\| *(\d+|N\/A|Off|ERR!) *\|/;
 
+/** `nvidia-smi nvlink -e`. */
+const LINK_ERRORS = /^\s+Link (\d+): (Replay|Recovery|CRC) Errors: (\d+)\s*$/;
+
 export function gpuReader(context: FileContext): LineReader {
   let gpu: GpuLinks | undefined;
   let row: { readonly gpu: number; readonly device: string } | undefined;
@@ -69,6 +72,17 @@ export function gpuReader(context: FileContext): LineReader {
       return kind(context, 'nvidia-smi');
     }
     if (gpu === undefined || !line.includes('Link ')) return false;
+    const errors = LINK_ERRORS.exec(line.slice(0, 100));
+    if (errors !== null) {
+      context.job.counters.push({
+        host: context.host,
+        at: here(context),
+        name: `nvlink_${errors[2]!.toLowerCase()}_errors`,
+        value: Number(errors[3]),
+        of: `GPU ${gpu.gpu} NVLink ${errors[1]}`,
+      });
+      return true;
+    }
     const link = LINK.exec(line.slice(0, 100));
     if (link === null) return false;
     gpu.links.push({

@@ -104,16 +104,26 @@ export function moduleReader(context: FileContext): LineReader {
 const COUNTER =
   /^\s*(\w+(?:discard|drop|pause|out_of_seq|seq_err|timeout_err|crc|symbol|retry|cnp|ecn)\w*):\s+(\d+)\s*$/;
 
+/** `perfquery`. */
+const PORT_COUNTER =
+  /^(SymbolErrorCounter|LinkErrorRecoveryCounter|LinkDownedCounter|PortRcvErrors|LocalLinkIntegrityErrors|PortXmitDiscards):\.+(\d+)\s*$/;
+
+/** Whose counters a command asks for: `perfquery -C mlx5_2`, `ethtool -S eth2`. */
+const ASKED = /\b(?:perfquery\b.*(?:-C|--Ca)[ =]?(\S+)|ethtool\b.*(?:-S|--statistics) (\S+))/;
+
 export function counterReader(context: FileContext): LineReader {
   return (line) => {
-    if (line.length > 120 || !line.includes(': ')) return false;
-    const found = COUNTER.exec(line);
+    if (line.length > 120 || !/:[ .]/.test(line)) return false;
+    const found = COUNTER.exec(line) ?? PORT_COUNTER.exec(line);
     if (found === null) return false;
+    const asked = ASKED.exec(context.command?.text ?? '');
+    const of = asked?.[1] ?? asked?.[2];
     context.job.counters.push({
       host: context.host,
       at: here(context),
       name: found[1]!,
       value: Number(found[2]),
+      ...(of === undefined ? {} : { of }),
     });
     return kind(context, 'counters');
   };
@@ -143,6 +153,9 @@ const ADAPTER_LINK = /\bmlx[45]_core ([0-9a-f:.]+) (\w[\w.-]*): Link (up|down)\b
 /** Of the driver of adapters: what is broken, apart from cables that are pulled and notes about slots. */
 const ADAPTER_FAULT =
   /\bmlx[45]_core ([0-9a-f:.]+)[^:]*: (?:\w+:\d+:\(pid \d+\): ?)?((?:Port module event\[error\]|.*\bhealth (?:compromised|recovery)|.*firmware internal error|.*Fatal error|High temperature).*)$/i;
+/** File servers, and tasks that wait for what does not come. */
+const SERVER = /\b(?:nfs|NFS): server (\S+) (not responding|OK)\b/;
+const BLOCKED = /INFO: task (\S+?):(\d+) blocked for more than \d+ seconds/;
 const XID = /NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),? ?(.*)$/;
 const KILLED = /(?:Out of memory: Killed process|Memory cgroup out of memory: Killed process) (\d+)/;
 const IOMMU = /(?:DMAR|AMD-Vi): .*(?:\bfault (?:addr|status)|IO_PAGE_FAULT)/;
@@ -178,6 +191,20 @@ export function kernelLogReader(context: FileContext): LineReader {
         device: found[1]!,
         number: Number(found[2]),
         text: found[3]!.slice(0, 200),
+      });
+      count++;
+      return kind(context, 'kernel log');
+    }
+    if (line.includes(': server ') || line.includes('INFO: task ')) {
+      const server = SERVER.exec(line);
+      const task = server === null ? BLOCKED.exec(line) : null;
+      if (server === null && task === null) return false;
+      context.job.kernelEvents.push({
+        ...base,
+        kind: 'storage',
+        of: server !== null ? server[1]! : `${task![1]} (process ${task![2]})`,
+        isTask: server === null,
+        isOver: server?.[2] === 'OK',
       });
       count++;
       return kind(context, 'kernel log');

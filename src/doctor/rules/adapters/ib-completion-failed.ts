@@ -51,6 +51,7 @@ export const ibCompletionFailed: Rule = {
   explainedBy: [
     'ib-port-flap',
     'ib-port-down',
+    'link-errors',
     'ib-retry-exceeded',
     'rank-died',
     'xid',

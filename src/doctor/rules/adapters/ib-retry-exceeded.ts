@@ -21,6 +21,7 @@ export const ibRetryExceeded: Rule = {
   explainedBy: [
     'ib-port-flap',
     'ib-port-down',
+    'link-errors',
     'roce-packet-loss',
     'roce-no-routable-gid',
     'rank-died',
