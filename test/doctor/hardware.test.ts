@@ -41,6 +41,16 @@ describe('errors of GPUs in the kernel’s log', () => {
     expect(found).toMatchObject({ id: 'xid', culprit: { host: 'q4', rank: 11, xid: 94 } });
   });
 
+  it('of programs are errors where something of the job failed, and of the past elsewhere', async () => {
+    const line = '[9.1] NVRM: Xid (PCI:0000:4e:00): 31, pid=1234, name=python, Ch 00000008, MMU Fault';
+    expect(await read(line)).toMatchObject([{ id: 'xid', severity: 'warning' }]);
+    const failed = await read(
+      line,
+      "n1:10:11 [0] a.cc:12 NCCL WARN Cuda failure 'an illegal memory access was encountered'",
+    );
+    expect(failed).toMatchObject([{ id: 'xid', severity: 'error', consequences: [{ id: 'cuda-failure' }] }]);
+  });
+
   it('of NVSwitches count where they are fatal', async () => {
     const line = (what: string): string =>
       `[9.1] nvidia-nvswitch3: SXid (PCI:0000:c4:00.0): 20034, ${what}, Link 30 LTSSM Fault Up`;

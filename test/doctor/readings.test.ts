@@ -146,6 +146,8 @@ describe('recordings of machines', () => {
   it('are known even where a program was not there, or only names of interfaces are listed', async () => {
     const missing = await examine([['lspci.txt', './rec.sh: line 5: lspci: command not found\n']]);
     expect([...missing.job.files[0]!.kinds]).toEqual(['shell']);
+    const other = await examine([['a.txt', 'model.safetensors: not found\n']]);
+    expect([...other.job.files[0]!.kinds]).toEqual([]);
     const list = await examine([
       [
         'net.txt',

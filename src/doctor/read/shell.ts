@@ -25,7 +25,8 @@ export function commandLine(text: string, at: CommandLine['at']): CommandLine {
 }
 
 /** A shell that does not have the program: the output that was to be here is not. */
-const NOT_FOUND = /^(?:\S+: )?(?:line \d+: )?[\w./-]{1,100}: (?:command )?not found$/;
+const NOT_FOUND =
+  /^(?:\S+: (?:line \d+: )?[\w./-]{1,100}: command|\S*sh: (?:line )?\d+: [\w./-]{1,100}:) not found$/;
 
 export function shellReader(context: FileContext): LineReader {
   return (line) => {

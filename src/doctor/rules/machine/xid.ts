@@ -43,6 +43,20 @@ const XIDS: Readonly<Record<number, string>> = {
 /** Xids of GPUs that work on: what is worn is known and left out. */
 const WORN: ReadonlySet<number> = new Set([63, 92, 121]);
 
+/** Xids of programs that do what they may not: in the log of a machine that runs on, of a program that ended long ago. */
+const OF_PROGRAMS: ReadonlySet<number> = new Set([13, 31]);
+
+/** Something of the job failed. */
+const isFailing = ({ events, processes }: Job): boolean =>
+  events.some(
+    (event) =>
+      event.kind === 'watchdog' ||
+      event.kind === 'ncclError' ||
+      event.kind === 'exception' ||
+      event.kind === 'heartbeat' ||
+      (event.kind === 'exit' && ((event.code ?? 0) !== 0 || event.signal !== undefined)),
+  ) || processes.some(({ troubles }) => troubles.some(({ isWarning }) => isWarning));
+
 /** Xids that follow from another or from the end of a program: stopped channels (43, 45), and what to do next (154). */
 const FOLLOWING: ReadonlySet<number> = new Set([43, 45, 154]);
 const RECOVERY = 154;
@@ -90,7 +104,7 @@ function ofGpus(job: Job): Finding[] {
     const next = recovery === undefined ? '' : ` The driver asks for: ${recovery.action}.`;
     const isRecovery = number === RECOVERY;
     return {
-      severity: WORN.has(number) ? 'warning' : 'error',
+      severity: WORN.has(number) || (OF_PROGRAMS.has(number) && !isFailing(job)) ? 'warning' : 'error',
       confidence: 'certain',
       text: isRecovery
         ? `the driver asks for an action on GPU ${device}${whose} (Xid 154): ${recovery!.action}`
