@@ -80,6 +80,12 @@ export async function openCudaProcessTeam(
       if (listeners.length === 0) early.push(news);
       for (const listener of listeners) listener(...news);
     };
+    /** What only this rank knows. */
+    const raise: Listener = (...news) => {
+      memory?.giveUp();
+      control.tell(...news);
+      trouble(...news);
+    };
     const onMessage = (peer: number, message: PeerMessage) => {
       if (message.type !== 'leaving') memory?.handle(peer, message);
       else {
@@ -87,16 +93,15 @@ export async function openCudaProcessTeam(
         for (const listener of departures) listener();
         if (!isBehind(message.operations, calls.begun)) return;
         // It waits for our goodbye, which cannot come.
-        control.tell({ kind: 'left', culprit: peer });
-        trouble({ kind: 'left', culprit: peer });
+        raise({ kind: 'left', culprit: peer });
       }
     };
     messages = await PeerMessages.connect(bootstrap, onMessage, (peer) =>
-      trouble({ kind: 'corrupt', culprit: peer }),
+      raise({ kind: 'corrupt', culprit: peer }),
     );
     const links = messages;
     memory?.connect(links, (peer, text) =>
-      trouble({ kind: 'aborted', culprit: peer }, `it cannot open memory of rank ${rank}: ${text}`),
+      raise({ kind: 'aborted', culprit: peer }, `it cannot open memory of rank ${rank}: ${text}`),
     );
     control.onTrouble((news, detail) => {
       memory?.giveUp();

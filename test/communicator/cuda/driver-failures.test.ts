@@ -62,8 +62,9 @@ async function work(comm: CudaCommunicator, stream: number): Promise<void> {
 async function tryWith(
   open: typeof fakeGpus,
   arrange: (driver: FakeDriver) => void,
+  timeoutMs = 200,
 ): Promise<{ ends: unknown[]; left: string[] }> {
-  const { comms, driver } = await open([0, 1], { timeoutMs: 150 });
+  const { comms, driver } = await open([0, 1], { timeoutMs });
   const streams = comms.map((_comm, rank) => {
     driver.cuCtxSetCurrent(0xc0 + rank);
     const out: [number] = [0];
@@ -87,7 +88,7 @@ describe.each([
   ['in processes', fakeProcesses],
 ] as const)('%s', (_, open) => {
   it('nothing fails by itself', async () => {
-    expect(await tryWith(open, () => {})).toEqual({ ends: [], left: [] });
+    expect(await tryWith(open, () => {}, 10_000)).toEqual({ ends: [], left: [] });
   });
 
   it.each(CALLS)('a failure of %s ends what is under way, and is named', async (call) => {
@@ -98,7 +99,7 @@ describe.each([
       });
       expect(left, `after ${after}`).toEqual([]);
       for (const end of ends) expect(TuttiError.is(end), `after ${after}: ${String(end)}`).toBe(true);
-      expect(performance.now() - begin).toBeLessThan(3000);
+      expect(performance.now() - begin).toBeLessThan(20_000);
     }
   });
 });

@@ -219,6 +219,37 @@ describe('memory that peers open', () => {
   });
 });
 
+describe('what only one process knows', () => {
+  it('is told to the others at once: that a peer cannot open memory, or says what makes no sense', async () => {
+    for (const [what, message] of [
+      ['problem', 'rank 1 has aborted the communicator (it cannot open memory of rank 0: no room)'],
+      ['garbage', 'rank 1 sent data that make no sense'],
+    ] as const) {
+      const { comms } = await fakeProcesses([0, 1], { timeoutMs: 60_000 });
+      const { send } = PeerMessages.prototype;
+      const spy = vi.spyOn(PeerMessages.prototype, 'send').mockImplementation(function (
+        this: PeerMessages,
+        peer,
+        one,
+      ) {
+        const wrong = what === 'garbage' ? null : { ...one, problem: 'no room' };
+        send.call(this, peer, one.type === 'mapped' && peer === 0 ? (wrong as typeof one) : one);
+      });
+      try {
+        // Rank 1 has no part in what goes wrong, and waits for rank 0 all the same.
+        const buffers = comms.map((comm) => comm.alloc(Uint8Array, 200_000));
+        const ends = await Promise.allSettled(
+          comms.map((comm, i) => comm.allReduce(buffers[i]!, buffers[i]!)),
+        );
+        expect(ends[0]).toMatchObject({ reason: { code: 'remoteError', rank: 1, message } });
+        expect(ends[1]).toMatchObject({ reason: { code: 'remoteError', rank: 1 } });
+      } finally {
+        spy.mockRestore();
+      }
+    }
+  });
+});
+
 describe('other libraries of the thread', () => {
   it('may make another GPU current at any time', async () => {
     const { comms, driver } = await fakeGpus([0, 1]);
