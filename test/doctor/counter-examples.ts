@@ -1198,6 +1198,20 @@ export const COUNTER_EXAMPLES: Readonly<Record<string, readonly CounterExample[]
     ),
   ],
   'watchdog-stuck': [one('a time-out of an operation', watchdog(3))],
+  'diagnostic-failed': [
+    one(
+      'tests that passed or were left out, and a table of another program',
+      '| Diagnostic                | Result                                         |',
+      '| PCIe                      | Pass - All                                     |',
+      '| Targeted Power            | Skip - All                                     |',
+      'PCIe                      | Fail - GPU: 3                                  |',
+    ),
+    one(
+      'no table of dcgmi',
+      log('n1', 'NCCL version 2.28.9+cuda12.8'),
+      '| PCIe                      | Fail - GPU: 3                                  |',
+    ),
+  ],
   'gpu-throttled': [
     one(
       'a cap of power, and a GPU that is idle',

@@ -118,6 +118,8 @@ export type KernelEvent = OnHost &
       }
     /** A cable, a module or the adapter itself reports a fault. */
     | { readonly kind: 'adapterFault'; readonly device: string; readonly text: string }
+    /** A test of GPUs that failed; `of` as the output names them. */
+    | { readonly kind: 'diagnosticFailed'; readonly test: string; readonly of: string | undefined }
     /** Clocks of a GPU are lowered by heat or by the hardware. */
     | { readonly kind: 'gpuSlowed'; readonly device: string; readonly reason: string }
     /** A file server that does not answer, or a process (`isTask`) that is blocked. */

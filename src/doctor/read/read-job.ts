@@ -24,6 +24,7 @@ import { rasReader } from './ras-text.js';
 import { joinProcesses } from './same-process.js';
 import { shellReader } from './shell.js';
 import { gidReader, portReader } from './tools/adapters.js';
+import { diagnosticReader } from './tools/diagnostics.js';
 import { gpuClockReader } from './tools/gpu-clocks.js';
 import { gpuReader } from './tools/gpus.js';
 import { interfaceReader } from './tools/interfaces.js';
@@ -161,6 +162,7 @@ class FileReader {
       portReader(context),
       gpuReader(context),
       gpuClockReader(context),
+      diagnosticReader(context),
       interfaceReader(context),
       wireReader(context),
       pairReader(context),

@@ -32,6 +32,7 @@ import { affinityDistant } from './machine/affinity-distant.js';
 import { affinityNarrow } from './machine/affinity-narrow.js';
 import { cudaDriverTooOld } from './machine/cuda-driver-too-old.js';
 import { cudaFailure } from './machine/cuda-failure.js';
+import { diagnosticFailed } from './machine/diagnostic-failed.js';
 import { gpuLost } from './machine/gpu-lost.js';
 import { gpuMemoryErrors } from './machine/gpu-memory-errors.js';
 import { gpuThrottled } from './machine/gpu-throttled.js';
@@ -157,6 +158,7 @@ export const RULES: readonly Rule[] = [
   gpuLost,
   gpuMemoryErrors,
   gpuThrottled,
+  diagnosticFailed,
   storageStalled,
   nvlsBindFailed,
   nvlsUnavailable,
