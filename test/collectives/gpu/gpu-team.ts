@@ -102,6 +102,7 @@ export class SimulatedGpuTeam {
   readonly #maps: number[] = [];
   readonly #unroll: number;
   readonly #sizes: AreaSizes;
+  readonly #form: ConnectorForm;
   #slots = 0;
   #latest: readonly Buffer[] = [];
   #latestBits: readonly Bits[] = [];
@@ -114,6 +115,7 @@ export class SimulatedGpuTeam {
       unroll?: number;
       sizes?: AreaSizes;
       orders?: RankOrders;
+      form?: ConnectorForm;
     },
   ) {
     const { ranks, addressing = 'plain' } = options;
@@ -121,6 +123,7 @@ export class SimulatedGpuTeam {
     this.ranks = ranks;
     this.#unroll = options.unroll ?? 2;
     this.#sizes = options.sizes ?? SMALL_AREA;
+    this.#form = options.form ?? SMALL_FORM;
     this.#team = {
       ranks,
       multiprocessors: options.sizes === undefined ? 3 : 12,
@@ -180,7 +183,7 @@ export class SimulatedGpuTeam {
     const launch =
       call.choice === undefined
         ? launchOf(this.#team, call, call.shape!, this.#sizes)
-        : connectorLaunch(this.#team, call, call.choice, this.#sizes, rank, SMALL_FORM);
+        : connectorLaunch(this.#team, call, call.choice, this.#sizes, rank, this.#form);
     let program = programs.get(launch.key);
     if (program === undefined) {
       program = launch.build(interpreterTraits({ threads: 'many', unroll: this.#unroll }));
