@@ -2,7 +2,7 @@
  * Algorithms with connections of their own between ranks that are threads: every element type and operator, 2 to 9
  * ranks, compared bit for bit with an oracle that knows the order of the operands.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { ConnectedName } from '#src/collectives/registry.js';
 import { type Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES, REDUCE_OP_NAMES } from '#src/kernel/element-types.js';
@@ -14,9 +14,7 @@ import { treeExpected } from '../collectives/tree-model.js';
 import { effort } from '../effort.js';
 import { type ConnectedCase, type Oracle, runConnected } from './connected-cases.js';
 import { random, SEED } from './random.js';
-
-/** Small slots, so that a few thousand elements fill them several times. */
-const BUFFERS = { llBytes: 8192, simpleBytes: 16384 };
+import { drawCount, SMALL_SLOTS, useSmallSlots } from './small-slots.js';
 
 interface Kind {
   readonly algorithm: ConnectedName;
@@ -29,7 +27,7 @@ interface Kind {
 }
 
 const settingOf = (ranks: number, { algorithm, protocol, ranksPerNode }: Kind) =>
-  connectedSetting(algorithm, protocol, { ranks, ranksPerNode, channels: 1, ...BUFFERS });
+  connectedSetting(algorithm, protocol, { ranks, ranksPerNode, channels: 1, ...SMALL_SLOTS });
 
 const treeOracle: Kind['oracle'] = (ranks, kind) => (call, inputs) =>
   treeExpected(settingOf(ranks, kind), call, inputs);
@@ -60,20 +58,7 @@ const KINDS: readonly Kind[] = [
   { algorithm: 'PAT', protocol: 'Simple', collective: 'allGather', oracle: patOracle },
 ];
 
-const environment = { ...process.env };
-beforeAll(() => {
-  process.env.NCCL_LL_BUFFSIZE = `${BUFFERS.llBytes}`;
-  process.env.NCCL_BUFFSIZE = `${BUFFERS.simpleBytes}`;
-});
-afterAll(() => {
-  process.env = environment;
-});
-
-/** Counts around nothing, a packet, one slot and several rounds of slots, most of them odd. */
-function drawCount(size: number, next: () => number): number {
-  const bytes = [0, 1, 16, 512, 2048, 8192, 16384, 40000][Math.floor(next() * 8)]!;
-  return Math.max(0, Math.floor(bytes / size) + Math.floor(next() * 5) - 2);
-}
+useSmallSlots();
 
 describe(`connections of their own between threads, TUTTI_SEED=${SEED}`, () => {
   for (const kind of KINDS) {

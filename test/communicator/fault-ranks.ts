@@ -2,6 +2,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, expect } from 'vitest';
 import { createUniqueId, formatUniqueId } from '#src/index.js';
 
 const PROGRAM = fileURLToPath(new URL('./programs/fault-rank.mjs', import.meta.url));
@@ -114,6 +115,25 @@ export class FaultRanks {
 export function sharedMemoryNames(): string[] {
   return readdirSync('/dev/shm').filter((name) => /tutti/i.test(name));
 }
+
+/**
+ * Ranks for the tests of this file. Each test ends with all of them ended and no name left in /dev/shm, whatever happened
+ * and before anybody had a chance to clean up.
+ */
+export function faultRanksOfTests(): FaultRanks {
+  const ranks = new FaultRanks();
+  let names: string[];
+  beforeEach(() => {
+    names = sharedMemoryNames();
+  });
+  afterEach(async () => {
+    await ranks.end();
+    expect(sharedMemoryNames().filter((name) => !names.includes(name))).toEqual([]);
+  });
+  return ranks;
+}
+
+export const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Resident memory of a process, bytes. */
 export function residentBytes(pid: number): number {

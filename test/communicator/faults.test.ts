@@ -2,22 +2,11 @@
  * Ranks that die, hang, leave or fail: every other rank gets an error that names the culprit, soon, and ends by
  * itself; nothing is left behind.
  */
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { effort } from '../effort.js';
-import { type FaultRank, FaultRanks, sharedMemoryNames } from './fault-ranks.js';
+import { type FaultRank, faultRanksOfTests, sleep } from './fault-ranks.js';
 
-const ranks = new FaultRanks();
-let names: string[];
-beforeEach(() => {
-  names = sharedMemoryNames();
-});
-afterEach(async () => {
-  await ranks.end();
-  // Whatever happened, and before anybody had a chance to clean up.
-  expect(sharedMemoryNames().filter((name) => !names.includes(name))).toEqual([]);
-});
-
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const ranks = faultRanksOfTests();
 
 /** All of them end by themselves, with an error about the culprit. */
 async function expectErrors(

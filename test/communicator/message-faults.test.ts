@@ -2,21 +2,11 @@
  * Ranks that die, stop, or stay away in the middle of messages: the others get an error that names the culprit, and end
  * by themselves.
  */
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { effort, FULL } from '../effort.js';
-import { FaultRanks, sharedMemoryNames } from './fault-ranks.js';
+import { faultRanksOfTests, sleep } from './fault-ranks.js';
 
-const ranks = new FaultRanks();
-let names: string[];
-beforeEach(() => {
-  names = sharedMemoryNames();
-});
-afterEach(async () => {
-  await ranks.end();
-  expect(sharedMemoryNames().filter((name) => !names.includes(name))).toEqual([]);
-});
-
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const ranks = faultRanksOfTests();
 
 /** Milliseconds after which a death must have been noticed, on a machine that is busy with other things. */
 const NOTICED_MS = 5000;

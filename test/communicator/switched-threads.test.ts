@@ -2,7 +2,7 @@
  * Algorithms over emulated switches between ranks that are threads: types and operators bit for bit, what real switches
  * cannot do, a buffer that is too small, and what is counted at the ports.
  */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { SwitchedName } from '#src/collectives/switched.js';
 import {
   type Communicator,
@@ -18,18 +18,9 @@ import { switchedExpected } from '../collectives/switched-model.js';
 import { effort } from '../effort.js';
 import { type ConnectedCase, runConnected } from './connected-cases.js';
 import { random, SEED } from './random.js';
+import { drawCount, SMALL_SLOTS, useSmallSlots } from './small-slots.js';
 
-/** Small slots, so that a few thousand elements fill them several times. */
-const BUFFERS = { llBytes: 8192, simpleBytes: 16384 };
-
-const environment = { ...process.env };
-beforeAll(() => {
-  process.env.NCCL_LL_BUFFSIZE = `${BUFFERS.llBytes}`;
-  process.env.NCCL_BUFFSIZE = `${BUFFERS.simpleBytes}`;
-});
-afterAll(() => {
-  process.env = environment;
-});
+useSmallSlots();
 
 async function withRanks(
   ranks: number,
@@ -42,12 +33,6 @@ async function withRanks(
   } finally {
     await Promise.all(comms.map((comm) => comm.close()));
   }
-}
-
-/** Counts around nothing, a packet, one slot and several rounds of slots, most of them odd. */
-function drawCount(size: number, next: () => number): number {
-  const bytes = [0, 1, 16, 512, 2048, 8192, 16384, 40000][Math.floor(next() * 8)]!;
-  return Math.max(0, Math.floor(bytes / size) + Math.floor(next() * 5) - 2);
 }
 
 type Collective = ConnectedCase['collective'];
@@ -77,7 +62,7 @@ describe(`algorithms over switches between threads, TUTTI_SEED=${SEED}`, () => {
       it(`${algorithm} ${collective}, ${ranks} ranks${nodes}: all types, right or refused for what a switch lacks`, async () => {
         const next = random(SEED + ranks);
         const options = { algorithm, ...(ranksPerNode !== undefined && { ranksPerNode }) };
-        const limits = { ranks, ranksPerNode, channels: 1, ...BUFFERS };
+        const limits = { ranks, ranksPerNode, channels: 1, ...SMALL_SLOTS };
         const setting = connectedSetting(algorithm, 'Simple', limits);
         await withRanks(ranks, options, async (comms) => {
           for (const [i, type] of ELEMENT_TYPE_NAMES.entries()) {

@@ -11,6 +11,8 @@
  *     mirror   credit               -> to the peer
  */
 
+import { ProxyMemory } from './proxy-memory.js';
+
 /** Byte offsets and sizes; equal for all peers and ranks. */
 export interface MessageLinkLayout {
   /** Slots of an inbox, a power of two; bytes from one to the next, and that one holds. */
@@ -44,25 +46,15 @@ export interface Fragment {
   readonly bytes: number;
 }
 
-export class MessageMemory {
-  readonly layout: MessageLinkLayout;
-  readonly #buffer: SharedArrayBuffer;
-  readonly #i32: Int32Array;
-  readonly #view: DataView;
-
-  constructor(buffer: SharedArrayBuffer, layout: MessageLinkLayout) {
-    this.layout = layout;
-    this.#buffer = buffer;
-    this.#i32 = new Int32Array(buffer);
-    this.#view = new DataView(buffer);
-  }
+export class MessageMemory extends ProxyMemory<MessageLinkLayout> {
+  readonly #view = new DataView(this.buffer);
 
   counter(address: number): number {
-    return Atomics.load(this.#i32, address >>> 2);
+    return Atomics.load(this.i32, address >>> 2);
   }
 
   setCounter(address: number, value: number): void {
-    Atomics.store(this.#i32, address >>> 2, value);
+    Atomics.store(this.i32, address >>> 2, value);
   }
 
   /** Address of the slot of fragment `number`. */
@@ -84,7 +76,7 @@ export class MessageMemory {
 
   /** Memory of a fragment's bytes. */
   data(slots: number, number: number, bytes: number): Uint8Array {
-    return Buffer.from(this.#buffer, this.#slot(slots, number) + this.layout.data, bytes);
+    return Buffer.from(this.buffer, this.#slot(slots, number) + this.layout.data, bytes);
   }
 
   /** Writes the header of a fragment whose bytes are there, and publishes it. */

@@ -13,6 +13,8 @@
  * the low 32 bits of step + 1 in its high half, so a cell that was not written for the very step is recognised.
  */
 
+import { ProxyMemory } from './proxy-memory.js';
+
 /** Byte offsets of fields and buffers, and sizes; equal for all channels and ranks. */
 export interface RingLayout {
   /** In a sender's structure. */
@@ -34,22 +36,12 @@ export interface RingChannelAddresses {
   readonly credits: number;
 }
 
-export class RingMemory {
-  readonly layout: RingLayout;
-  readonly #buffer: SharedArrayBuffer;
-  readonly #i32: Int32Array;
-  readonly #i64: BigInt64Array;
-
-  constructor(buffer: SharedArrayBuffer, layout: RingLayout) {
-    this.layout = layout;
-    this.#buffer = buffer;
-    this.#i32 = new Int32Array(buffer);
-    this.#i64 = new BigInt64Array(buffer);
-  }
+export class RingMemory extends ProxyMemory<RingLayout> {
+  readonly #i64 = new BigInt64Array(this.buffer);
 
   /** Whether a counter may differ from the value: a look at its low half, which costs no BigInt. */
   hasMoved(address: number, from: number): boolean {
-    return Atomics.load(this.#i32, address >>> 2) !== (from | 0);
+    return Atomics.load(this.i32, address >>> 2) !== (from | 0);
   }
 
   counter(address: number): number {
@@ -64,13 +56,13 @@ export class RingMemory {
   sliceBytes(receiver: number, step: number): number | undefined {
     const { sizes, steps } = this.layout;
     const cell = (receiver + sizes + (step & (steps - 1)) * 8) >>> 2;
-    if (this.#i32[cell + 1] !== ((step + 1) | 0)) return undefined;
-    return this.#i32[cell]! >>> 0;
+    if (this.i32[cell + 1] !== ((step + 1) | 0)) return undefined;
+    return this.i32[cell]! >>> 0;
   }
 
   /** The memory of a slice that begins at the step's slot. */
   slice(receiver: number, step: number, bytes: number): Uint8Array {
     const { slots, steps, slotBytes } = this.layout;
-    return Buffer.from(this.#buffer, receiver + slots + (step & (steps - 1)) * slotBytes, bytes);
+    return Buffer.from(this.buffer, receiver + slots + (step & (steps - 1)) * slotBytes, bytes);
   }
 }
