@@ -44,6 +44,9 @@ import { type Watch, watchRank } from './watchdog.js';
 /** How long kernels that were told to end are waited for, ms: far more than their waits between two looks. */
 const END_MS = 10_000;
 
+/** The class of functions that are written with `async`. */
+const AsyncFunction = (async () => {}).constructor as new () => unknown;
+
 export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDisposable {
   readonly #team: CudaTeam;
   readonly #failure: CudaFailure;
@@ -186,19 +189,20 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     if (this.#recording !== undefined) {
       throw new TuttiError('invalidUsage', 'capture: a graph is being recorded already', { rank: this.rank });
     }
+    if (record instanceof AsyncFunction) {
+      throw new TuttiError(
+        'invalidUsage',
+        'capture: the function must make its calls before it returns; it may not be async',
+        { rank: this.rank },
+      );
+    }
     const recording: Recording = { works: [] };
     this.#recording = recording;
     try {
       const graph = new RecordedGraph(this.#queue, () => {
         const result: unknown = record();
-        if (result instanceof Promise) {
-          result.catch(() => {});
-          throw new TuttiError(
-            'invalidUsage',
-            'capture: the function must make its calls before it returns; it may not be async',
-            { rank: this.rank },
-          );
-        }
+        // A call's promise may be returned; but an async function goes on after the capture is over.
+        if (result instanceof Promise) result.catch(() => {});
         if ('error' in recording) throw recording.error;
         return recording.works;
       });
