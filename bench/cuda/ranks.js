@@ -12,7 +12,7 @@ const STUCK_MS = 10_000;
 /** Of memory that nobody wrote: every byte is this, which makes a not-a-number of every float. */
 const POISON_BYTE = 0xff;
 
-class LoopRank {
+export class LoopRank {
   #comm;
   #device;
   #stream;
