@@ -108,6 +108,8 @@ export const withoutWaitFor =
 
 export const withoutBarrier: Edit = (s) => (s.kind === 'barrier' ? [] : undefined);
 
+export const withoutWarpBarrier: Edit = (s) => (s.kind === 'warpBarrier' ? [] : undefined);
+
 /** A flag or counter that is never stored. */
 export const withoutStore: Edit = (s) => (s.kind === 'store' && s.order === 'release' ? [] : undefined);
 

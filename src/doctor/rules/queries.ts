@@ -7,6 +7,7 @@ import type { Job } from '../model/job.js';
 import type { Place } from '../model/place.js';
 import { type Connection, type LoggedTrouble, type NcclProcess, nodesOf } from '../model/process.js';
 import type { Trouble } from '../model/trouble.js';
+import { remembered } from './remembered.js';
 
 /** What rules ask of the processes of a job, they may ask of some of them. */
 export interface Processes {
@@ -33,17 +34,17 @@ export function troubles<K extends Trouble['kind']>(job: Job, kind: K): Told<K>[
 }
 
 /** Nodes of the largest communicator that any log or table shows. */
-export function nodeCount(job: Job): number {
+export const nodeCount = remembered((job: Job): number => {
   const told = job.processes.flatMap((process) => nodesOf(process) ?? []);
   const ran = job.benches.map((run) => hostsOfRun(run).length);
   const count = hosts(job).length;
   return Math.max(1, count > 1 && told.length === 0 ? count : 1, largest(told), largest(ran));
-}
+});
 
 /** Hosts that write NCCL's logs. */
-export const hosts = (job: Job): string[] => [
+export const hosts = remembered((job: Job): readonly string[] => [
   ...new Set(job.processes.flatMap(({ host, isQuoted }) => (isQuoted ? [] : [host]))),
-];
+]);
 
 /** A variable as a process has it. */
 export const variable = (process: NcclProcess, name: string): string | undefined =>
@@ -103,7 +104,7 @@ const MAX_GROUPS = 500;
  * Processes whose settings and devices are to be compared: those of one job. Groups that completed communicators and
  * share none have nothing to do with each other; of others nothing is known.
  */
-export function comparable(job: Processes): NcclProcess[][] {
+export const comparable = remembered((job: Processes): readonly NcclProcess[][] => {
   const groups = communicatorGroups(job.processes);
   const isDone = (group: readonly NcclProcess[]): boolean =>
     group.every(({ members }) => members.some(({ completed }) => completed !== undefined)) &&
@@ -113,7 +114,7 @@ export function comparable(job: Processes): NcclProcess[][] {
   const rest = job.processes.filter((process) => !own.has(process));
   if (apart.length > MAX_GROUPS) return [];
   return apart.length === 0 ? [rest] : apart.map((group) => [...group, ...rest]);
-}
+});
 
 /** A line that a process wrote after its communicators were gone: what fails then fails in nobody's way. */
 export const isAfterEnd = ({ members }: NcclProcess, at: Place): boolean =>

@@ -75,7 +75,7 @@ export function gpuPrograms(
   const direct = { program: 'Direct', blocks: 64, threads: 512 } as const;
   const shapes: GpuShape[] = [
     { program: 'LL', blocks: 8, threads: 512 },
-    { program: 'LL', blocks: 8, threads: 256, lines: 1 },
+    { program: 'LL', blocks: 8, threads: 128, lines: 1 },
     { program: 'LL128', blocks: 8, threads: 64 },
     { ...direct, unroll: 4, residency: 1, copies: 'push' },
   ];
