@@ -1,10 +1,11 @@
 /**
  * The Simple protocol: bulk data in slots, announced by a counter.
  *
- * A transfer is cut into slices; for each slice the sender waits for credit (head), everybody moves the data,
- * and the tail is stored behind a fence, so that whoever acquires the tail sees the data, and credits as well. All slices of a call are walked even when empty; where no
- * proxy moves the slots, the last one that is not empty takes the steps of the others along. Counters are rounded up to
- * whole calls when a program starts, and the receiver returns the skipped credits at once.
+ * A transfer is cut into slices; for each slice the sender waits for credit (head), everybody moves the data, and the
+ * tail is stored behind a fence, so that whoever acquires the tail sees the data; credits as well. All slices of a call
+ * are walked even when empty; where no proxy moves the slots, the last one that is not empty takes the steps of the
+ * others along. Counters are rounded up to whole calls when a program starts, and the receiver returns the skipped
+ * credits at once.
  * Source: NCCL 2.30, Simple protocol (slice rule, credits, step rounding, operand order own then received).
  */
 

@@ -210,7 +210,8 @@ export class Executor {
    * Submits a launch: `program(descriptor, block, blocks)` for block 0 to `blocks - 1`, after everything
    * submitted before. Waits in it may take `timeoutMs` in all (0: no limit). A resumable program, whose blocks
    * take turns, also needs `frames`, the address of `frameBytes` bytes for each block, and sleeps on `doorbell`
-   * when none of its blocks can go on; one that asks for copies the address of its `requests`. Returns the command's number, from 1.
+   * when none of its blocks can go on; one that asks for copies needs the address of its `requests`. Returns the
+   * command's number, from 1.
    */
   submit(
     moduleId: number,
