@@ -6,7 +6,7 @@
  * Source: NCCL 2.30, primitives with several receive and send peers.
  */
 
-import type { Value } from '../kernel/builder.js';
+import type { Value, Variable } from '../kernel/builder.js';
 
 /** Where this rank receives. */
 export interface ReceiveEnd {
@@ -26,6 +26,15 @@ export interface SendEnd {
   readonly receiver: Value<'ptr'>;
   /** What the receiver's waits sleep on. */
   readonly doorbell: Value<'ptr'>;
+}
+
+/** A send end with its place in the sequence of steps. */
+export interface Sending {
+  readonly end: SendEnd;
+  readonly buffer: Value<'ptr'>;
+  readonly step: Variable<'u64'>;
+  /** The latest head seen. */
+  readonly head: Variable<'u64'>;
 }
 
 /** The connections of one protocol object. */

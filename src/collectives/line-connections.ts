@@ -7,7 +7,7 @@
 
 import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
 import { awaitValue } from './await-value.js';
-import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
+import type { Ends, ReceiveEnd, Sending } from './ends.js';
 import { ReceiverControl, SenderControl, STEPS } from './ring-connection.js';
 
 /** One connection into this rank, with its place in the sequence of steps. */
@@ -15,14 +15,6 @@ interface Receiving {
   readonly end: ReceiveEnd;
   readonly buffer: Value<'ptr'>;
   readonly step: Variable<'u64'>;
-}
-
-interface Sending {
-  readonly end: SendEnd;
-  readonly buffer: Value<'ptr'>;
-  readonly step: Variable<'u64'>;
-  /** The latest head seen. */
-  readonly head: Variable<'u64'>;
 }
 
 /** The slot of a connection that a transfer fills or empties. */

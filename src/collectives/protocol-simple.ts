@@ -13,7 +13,7 @@ import type { KernelBuilder, Value, Variable } from '../kernel/builder.js';
 import { ELEMENT_TYPES, type ElementType } from '../kernel/element-types.js';
 import type { DirectArithmetic, StepArithmetic } from './arithmetic.js';
 import { awaitValue } from './await-value.js';
-import type { Ends, ReceiveEnd, SendEnd } from './ends.js';
+import type { Ends, ReceiveEnd, SendEnd, Sending } from './ends.js';
 import type { Protocol, Transfer } from './primitives.js';
 import { reduceCopy } from './reduce-copy.js';
 import { ReceiverControl, SenderControl, STEPS } from './ring-connection.js';
@@ -37,14 +37,6 @@ interface Receiving {
   readonly step: Variable<'u64'>;
   /** The latest tail seen. */
   readonly tail: Variable<'u64'>;
-}
-
-interface Sending {
-  readonly end: SendEnd;
-  readonly buffer: Value<'ptr'>;
-  readonly step: Variable<'u64'>;
-  /** The latest head seen. */
-  readonly head: Variable<'u64'>;
 }
 
 export class SimpleProtocol implements Protocol {

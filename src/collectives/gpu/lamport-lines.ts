@@ -12,26 +12,18 @@
  */
 
 import type { KernelBuilder, Value, Variable } from '../../kernel/builder.js';
+import { areAligned } from '../alignment.js';
 import type { DirectArithmetic } from '../arithmetic.js';
 import type { RoundLines } from './round-lines.js';
+import { type ThreadPlace, threadPlaces } from './thread-places.js';
 
 const PACKET = 16;
 const ALL_ONES = 0xffffffffffffffffn;
 
-/** One packet of a thread: packet t + u x threads of a block. */
-interface Place {
-  readonly at: Value<'u32'>;
-  /** Its bytes, 16 but at the end; where it has none it is not `active`. */
-  readonly bytes: Value<'u32'>;
-  readonly active: Value<'pred'>;
-  /** All its data can be accessed at once. */
-  readonly whole: Value<'pred'>;
-}
-
 export class LamportLines implements RoundLines<'packet'> {
   readonly #k: KernelBuilder;
   readonly #elementBytes: number;
-  readonly #places: readonly Place[];
+  readonly #places: readonly ThreadPlace[];
 
   /** `count`: packets of a thread; `bytes`: the data of the block; `pointers`: all that must be aligned for packets. */
   constructor(
@@ -43,16 +35,7 @@ export class LamportLines implements RoundLines<'packet'> {
   ) {
     this.#k = k;
     this.#elementBytes = elementBytes;
-    let bits = k.u32(0);
-    for (const pointer of pointers) bits = bits.or(pointer);
-    const aligned = bits.and(PACKET - 1).eq(0);
-    this.#places = Array.from({ length: count }, (_, u) => {
-      const index = u === 0 ? k.threadIndex : k.threadIndex.add(k.threadCount.mul(u));
-      const at = index.mul(PACKET);
-      const active = at.lt(bytes);
-      const part = bytes.sub(at).min(PACKET);
-      return { at, bytes: part, active, whole: active.and(part.eq(PACKET)).and(aligned) };
-    });
+    this.#places = threadPlaces(k, count, PACKET, bytes, areAligned(k, pointers, PACKET));
   }
 
   data(): Variable<'packet'>[] {

@@ -9,21 +9,10 @@ import type { DirectArithmetic } from '../arithmetic.js';
 import { LINE_BYTES, LINE_DATA } from './area.js';
 import { flagOf, storeLine } from './line.js';
 import type { RoundLines } from './round-lines.js';
-
-/** One line of a thread. */
-interface Line {
-  readonly index: Value<'u32'>;
-  /** Bytes before it. */
-  readonly at: Value<'u32'>;
-  /** Its data, 8 bytes but at the end; where it has none it is not `active`. */
-  readonly bytes: Value<'u32'>;
-  readonly active: Value<'pred'>;
-  /** All its data can be accessed at once. */
-  readonly whole: Value<'pred'>;
-}
+import { type ThreadPlace, threadPlaces } from './thread-places.js';
 
 export class ThreadLines implements RoundLines<'u64'> {
-  readonly lines: readonly Line[];
+  readonly lines: readonly ThreadPlace[];
   readonly #k: KernelBuilder;
   readonly #elementBytes: number;
 
@@ -38,13 +27,7 @@ export class ThreadLines implements RoundLines<'u64'> {
     this.#k = k;
     this.#elementBytes = elementBytes;
     const aligned = elementBytes === LINE_DATA ? k.bool(true) : areAligned(k, pointers, LINE_DATA);
-    this.lines = Array.from({ length: count }, (_, u) => {
-      const index = u === 0 ? k.threadIndex : k.threadIndex.add(k.threadCount.mul(u));
-      const at = index.mul(LINE_DATA);
-      const active = at.lt(bytes);
-      const part = bytes.sub(at).min(LINE_DATA);
-      return { index, at, bytes: part, active, whole: active.and(part.eq(LINE_DATA)).and(aligned) };
-    });
+    this.lines = threadPlaces(k, count, LINE_DATA, bytes, aligned);
   }
 
   data(): Variable<'u64'>[] {
