@@ -49,8 +49,14 @@ const repetitions = Number(values.repetitions);
 /** Calls before the first sample of a row. */
 const WARM_UP_CALLS = 3;
 
+/** Work of the host before the first row: a processor takes about a second of it until it runs at its full speed. */
+const WARM_UP_MS = 1000;
+
 /** Calls of an operation before its first row: V8 optimises a function after some hundreds of calls. */
 const ACQUAINTANCE_CALLS = 2000;
+
+/** Sizes that these calls are shared out among, so that no code is made for the first of them alone. */
+const ACQUAINTANCE_SIZES = 4;
 
 /** A check compares whole outputs up to this many elements, of larger ones so many at the start, middle and end. */
 const COMPARED_ELEMENTS = 2 ** 18;
@@ -161,6 +167,20 @@ async function measure() {
     };
   };
 
+  const becomeAcquainted = async (operation) => {
+    const known = await Promise.all(
+      plan.slice(0, ACQUAINTANCE_SIZES).map(({ bytes }) => prepare(operation, bytes)),
+    );
+    await meet();
+    for (let k = 0; k < ACQUAINTANCE_CALLS; k += 100) {
+      const { run } = known[(k / 100) % known.length];
+      for (let call = 0; call < 100; call++) run();
+      // Queues of launches are finite, and ranks must not run far ahead of each other.
+      synchronize(ranks);
+    }
+    for (const { release } of known) release();
+  };
+
   const begin = now();
   const first = await prepare('allReduce', plan[0].bytes);
   first.run();
@@ -169,16 +189,11 @@ async function measure() {
   first.release();
   memory.afterAllReduce = used();
 
+  const warmUntil = now() + WARM_UP_MS * 1e3;
+  while (now() < warmUntil) synchronize(ranks);
   for (const operation of operations) {
     let wrong = 0;
-    const warm = await prepare(operation, plan[0].bytes);
-    await meet();
-    for (let k = 0; k < ACQUAINTANCE_CALLS; k++) {
-      warm.run();
-      // Queues of launches are finite, and ranks must not run far ahead of each other.
-      if (k % 100 === 99) synchronize(ranks);
-    }
-    warm.release();
+    await becomeAcquainted(operation);
     for (const { bytes, calls, launches: graphLaunches } of plan) {
       const prepared = await prepare(operation, bytes);
       await meet();

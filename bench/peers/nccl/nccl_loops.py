@@ -47,6 +47,8 @@ from nccl_library import (  # noqa: E402
 KINDS = ("plain", "graph", "registered", "registered-graph", "symmetric", "symmetric-graph")
 GRAPH_CALLS = 20
 CHECKED_BYTES = 512 * 1024
+# Work of the host before the first row: a processor takes about a second of it until it runs at its full speed.
+WARM_UP_SECONDS = 1
 DEFAULT_PLAN = "8:200:20,524288:100:10,33554432:30:2"
 
 
@@ -293,6 +295,9 @@ def measure_ranks(options, rank_numbers, meeting, folder):
             loops.run(nccl.operation("allReduce", ranks, options.plan[0][0]), "allReduce")
             first_ms = (time.perf_counter() - began) * 1e3
             memory["afterAllReduce"] = used(2 * largest)
+            until = time.perf_counter() + WARM_UP_SECONDS
+            while time.perf_counter() < until:
+                loops.synchronize()
         for name in options.operations:
             wrong[f"{name}, {memory_kind.name}"] = loops.verify(name, CHECKED_BYTES)
         for name in options.operations:

@@ -209,11 +209,17 @@ export function mayOverlap(team: GpuTeam, call: GpuCall): boolean {
 }
 
 /** Time of a call that moves next to nothing, and bytes that a link of two H200 carries in a microsecond. */
-const LEAST_MICROSECONDS = 2;
+const LEAST_MICROSECONDS = 1.7;
 const LINK_BYTES_PER_MICROSECOND = 350_000;
+
+/** Lines of several blocks take longer than those of one, the most of it from a few blocks on. */
+const BLOCKS_MICROSECONDS = 0.3;
+const BLOCKS_BYTES = 16 * KB;
 
 /** About how long a call takes, as measured on two H200; other GPUs take longer. */
 export function expectedMicroseconds(team: GpuTeam, call: GpuCall): number {
   const peers = Math.max(1, team.ranks - 1);
-  return LEAST_MICROSECONDS + (callBytes(call) * peers) / LINK_BYTES_PER_MICROSECOND;
+  const bytes = callBytes(call);
+  const blocks = (BLOCKS_MICROSECONDS * bytes) / (bytes + BLOCKS_BYTES);
+  return LEAST_MICROSECONDS + blocks + (bytes * peers) / LINK_BYTES_PER_MICROSECOND;
 }

@@ -7,6 +7,7 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { CUDA } from './cuda-error.js';
 import type { DriverCalls } from './driver-calls.js';
+import { LaunchCosts } from './launch-costs.js';
 
 /** CUdevice_attribute. */
 const ATTRIBUTE = {
@@ -45,6 +46,8 @@ export class CudaDevice {
   readonly major: number;
   readonly minor: number;
   readonly multiprocessors: number;
+  /** What launches on it cost this thread. */
+  readonly launchCosts = new LaunchCosts();
   readonly #residents = new Set<ContextResident>();
   #users = 0;
   #context = 0;
