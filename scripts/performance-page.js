@@ -18,15 +18,12 @@ const PAGE = fileURLToPath(new URL('../docs/performance.md', import.meta.url));
 const RESULTS = new URL('../bench/results/', import.meta.url);
 const TABLE = /(<!-- table ([\w-]+) -->\n)[\s\S]*?(\n<!-- end -->)/g;
 
-/** The newest result of a name: `NAME-YYYY-MM-DD.json`, so the last one by name; `kind` stands behind the date. */
-function newest(name, kind = '') {
+/** The newest result of a name: `NAME-YYYY-MM-DD.json`, so the last one by name. */
+function newest(name) {
   const files = readdirSync(RESULTS).filter(
-    (file) =>
-      file.startsWith(name) &&
-      file.endsWith(`${kind}.json`) &&
-      /^-\d{4}-\d\d-\d\d\.json$/.test(file.slice(name.length).replace(`${kind}.json`, '.json')),
+    (file) => file.startsWith(name) && /^-\d{4}-\d\d-\d\d\.json$/.test(file.slice(name.length)),
   );
-  if (files.length === 0) throw new Error(`bench/results has no ${name}-<date>${kind}.json`);
+  if (files.length === 0) throw new Error(`bench/results has no ${name}-<date>.json`);
   return JSON.parse(readFileSync(new URL(files.sort().at(-1), RESULTS), 'utf8'));
 }
 
@@ -68,32 +65,6 @@ function gpuTargets() {
   ]);
 }
 
-/** Where reductions have changed since the comparison in turns: its ratio, and that of the comparison in sequence. */
-const CHANGED = [
-  ['allReduce', 'graph', '1-process'],
-  ['reduceScatter', 'graph', '1-process'],
-  ['reduce', 'graph', '1-process'],
-  ['allReduce', 'plain', '2-processes'],
-];
-const CHANGED_SIZES = [8, 2 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20];
-
-function gpuChanged() {
-  const body = CHANGED.map(([operation, launch, mode]) => {
-    const [before, now] = ['', '-in-sequence'].map((kind) => newest(`cuda-2-gpus-${mode}`, kind).rows);
-    const cell = (rows, bytes) => {
-      const { tutti, ratio } = rows.find(
-        (row) => row.operation === operation && row.launch === launch && row.bytes === bytes,
-      );
-      return `${microseconds(tutti.us)} (${ratio.toFixed(2)})`;
-    };
-    return [
-      `${operation}, ${launch}, ${mode.replace('-', ' ')}`,
-      ...CHANGED_SIZES.map((bytes) => `${cell(before, bytes)}, ${cell(now, bytes)}`),
-    ];
-  });
-  return renderTable([['', ...CHANGED_SIZES.map(sizeName)], ...body]);
-}
-
 /** The fastest peer's time over tutti's, by number of ranks and size; arrays of `alloc`, then ordinary ones. */
 function hostTable(kind) {
   const results = [2, 4, 8].map((ranks) => newest(`host-${ranks}-ranks`));
@@ -119,7 +90,6 @@ const TABLES = {
   'gpu-graph': () => gpuTable(1, 'graph'),
   'gpu-plain': () => gpuTable(2, 'plain'),
   'gpu-targets': gpuTargets,
-  'gpu-changed': gpuChanged,
 };
 
 /** A table's cells alone, so that a formatter may align them as it likes. */

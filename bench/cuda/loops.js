@@ -52,8 +52,8 @@ const WARM_UP_CALLS = 3;
 /** Work of the host before the first row: a processor takes about a second of it until it runs at its full speed. */
 const WARM_UP_MS = 1000;
 
-/** Calls of an operation before its first row: V8 optimises a function after some hundreds of calls. */
-const ACQUAINTANCE_CALLS = 2000;
+/** Calls of an operation before its first row: V8 optimises a function after some hundreds, but in the background. */
+const ACQUAINTANCE_CALLS = 20_000;
 
 /** Sizes that these calls are shared out among, so that no code is made for the first of them alone. */
 const ACQUAINTANCE_SIZES = 4;
