@@ -86,6 +86,12 @@ export interface Libc {
   futexWait(address: number, expected: number, timespec: number): number;
   /** Wakes all sleepers of the word, in whatever process; their number. */
   futexWake(address: number): number;
+  /** A socket, or -1. Addresses below are those of the structures that the calls take. */
+  socket(domain: number, type: number, protocol: number): number;
+  bind(fd: number, name: number, bytes: number): number;
+  /** Bytes, or -1. `message` is the address of a struct msghdr. */
+  sendmsg(fd: number, message: number, flags: number): number;
+  recvmsg(fd: number, message: number, flags: number): number;
   /** Where a buffer's first byte lies. Only shared and Wasm memory stays there. */
   addressOf(buffer: ArrayBufferView): number;
   /** Error number of the last failed call on this thread. */
@@ -157,6 +163,10 @@ function load(): Libc {
     schedYield: declare('int sched_yield()'),
     memcpy: declare('intptr_t memcpy(uintptr_t to, uintptr_t from, size_t bytes)'),
     processRead: (pid, local, remote) => processRead(pid, local, 1, remote, 1, 0),
+    socket: declare('int socket(int domain, int type, int protocol)'),
+    bind: declare('int bind(int fd, uintptr_t name, unsigned int bytes)'),
+    sendmsg: declare('intptr_t sendmsg(int fd, uintptr_t message, int flags)'),
+    recvmsg: declare('intptr_t recvmsg(int fd, uintptr_t message, int flags)'),
     allowTracer: (pid) => prctl(SET_PTRACER, pid, 0, 0, 0),
     futexWait: (address, expected, timespec) =>
       syscall(futexNumber, address, FUTEX_WAIT, expected >>> 0, timespec, 0, 0),

@@ -60,22 +60,35 @@ async function callForEver(comm) {
   }
 }
 
-/** Virtual memory of another library, in pieces, which peers cannot open. */
+/** Virtual memory of another library, in pieces, made for peers to map or not; they are told of it while they wait for it. */
 async function virtual(comm) {
-  cudaDriver().device(comm.device).makeCurrent();
-  const memory = makeVirtualMemory(comm.device, 4, [comm.device]);
+  const apart = process.env.NCCL_P2P_DISABLE === '1';
+  const own = comm.alloc(Float32Array, 1000);
   const wrong = [];
-  for (const length of [1000, 1_500_000]) {
-    const buffer = comm.wrap(memory.address, Float32Array, length);
-    await buffer.copyFrom(new Float32Array(length).fill(comm.rank + 1));
-    await comm.allReduce(buffer, buffer);
-    const found = await buffer.read();
-    const sum = (comm.size * (comm.size + 1)) / 2;
-    if (found.some((value) => value !== sum)) wrong.push(`length ${length}: ${found.find((v) => v !== sum)}`);
-    buffer.free();
+  for (const shared of [false, true]) {
+    cudaDriver().device(comm.device).makeCurrent();
+    const memory = makeVirtualMemory(comm.device, 4, [comm.device], shared);
+    const isLast = comm.rank === comm.size - 1;
+    for (const length of [1000, 1_500_000]) {
+      if (isLast) await new Promise((resolve) => setTimeout(resolve, 100));
+      const early = isLast ? comm.wrap(memory.address, Float32Array, length) : undefined;
+      await comm.allReduce(own, own);
+      const buffer = early ?? comm.wrap(memory.address, Float32Array, length);
+      await buffer.copyFrom(new Float32Array(length).fill(comm.rank + 1));
+      const call = comm.prepare.allReduce(buffer, buffer);
+      await call.ready;
+      await call.start();
+      const found = await buffer.read();
+      const sum = (comm.size * (comm.size + 1)) / 2;
+      const at = found.findIndex((value) => value !== sum);
+      if (at >= 0) wrong.push(`length ${length}, shared ${shared}: element ${at} is ${found[at]}`);
+      const copied = / is copied on the way: /.test(call.explanation);
+      if (!apart && copied === shared) wrong.push(`shared ${shared}: ${call.explanation}`);
+      buffer.free();
+    }
+    await comm.barrier();
+    memory.free();
   }
-  await comm.synchronize();
-  memory.free();
   return wrong;
 }
 

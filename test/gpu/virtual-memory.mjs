@@ -10,6 +10,7 @@ const library = koffi.load('libcuda.so.1');
 const PINNED = 1; // CU_MEM_ALLOCATION_TYPE_PINNED
 const DEVICE = 1; // CU_MEM_LOCATION_TYPE_DEVICE
 const READ_AND_WRITE = 3; // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+const FILE_DESCRIPTOR = 1; // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 function call(declaration) {
   const f = library.func(declaration);
@@ -38,11 +39,14 @@ const unmap = call('int cuMemUnmap(uintptr_t address, size_t bytes)');
 const release = call('int cuMemRelease(uint64_t handle)');
 const freeAddress = call('int cuMemAddressFree(uintptr_t address, size_t bytes)');
 
-/** `pieces` pieces of GPU `gpu`, the smallest there are; the context of a GPU must be current. */
-export function makeVirtualMemory(gpu, pieces, accessible) {
+/**
+ * `pieces` pieces of GPU `gpu`, the smallest there are; the context of a GPU must be current. `shared`: they are made for
+ * sharing with other processes by file descriptors.
+ */
+export function makeVirtualMemory(gpu, pieces, accessible, shared = false) {
   // CUmemAllocationProp: type, handle types, location, and three words that are 0.
   const properties = new Int32Array(8);
-  properties.set([PINNED, 0, DEVICE, gpu]);
+  properties.set([PINNED, shared ? FILE_DESCRIPTOR : 0, DEVICE, gpu]);
   const out = [0];
   granularity(out, properties, 0);
   const pieceBytes = Number(out[0]);

@@ -178,8 +178,8 @@ export class CudaMemory implements BufferOwner {
     this.#onFree(buffer);
     allocation.freed = true;
     // Somebody may still work on it; who comes later gets it when that is over.
-    const release = () =>
-      allocation.foreign ? this.#team.release(allocation.address) : this.#team.free(allocation.address);
+    const { address, bytes, foreign } = allocation;
+    const release = () => (foreign ? this.#team.release(address, bytes) : this.#team.free(address));
     this.#queue.drained('free').then(release, () => {
       // After a failure all memory goes when the communicator is closed.
     });

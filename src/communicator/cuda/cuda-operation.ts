@@ -65,7 +65,17 @@ export class CudaOperation implements Launchable {
     if (this.#plan === undefined) return this.call.count === 0 ? 'nothing to do' : 'one rank: a copy';
     const { label, blocks, threads, reason } = this.#plan;
     const why = reason === undefined ? '' : ` (${reason})`;
-    return `${label}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads${why}`;
+    return `${label}: ${bytes} bytes in ${blocks} ${blocks === 1 ? 'block' : 'blocks'} of ${threads} threads${why}${this.#copies}`;
+  }
+
+  /** Buffers of other libraries that are copied because peers do not reach them, as the end of a sentence. */
+  get #copies(): string {
+    const parts = (['send', 'recv'] as const).flatMap((name) => {
+      const buffer = this.call[name];
+      const refusal = buffer === null ? undefined : this.#team.refusal(buffer);
+      return refusal === undefined ? [] : [`; ${name} is copied on the way: ${refusal}`];
+    });
+    return parts.join('');
   }
 
   /**

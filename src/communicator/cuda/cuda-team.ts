@@ -49,9 +49,11 @@ export interface CudaTeam extends Control {
   free(address: number): void;
   /** Lets the peers reach memory of somebody else; `release` ends it. */
   adopt(address: number, bytes: number): void;
-  release(address: number): void;
+  release(address: number, bytes: number): void;
   /** The name of an address in a buffer for the peers (names.ts); STAGED where they cannot reach it. */
   nameOf(buffer: DeviceBuffer, address: number): number | bigint;
+  /** Why peers do not reach a buffer of another library, whose data are copied then; undefined where they do. */
+  refusal(buffer: DeviceBuffer): string | undefined;
   /** Settles when all memory that was allocated or adopted so far can be named. Undefined: that is now. */
   mapped(): Promise<void> | undefined;
   /** Ranks for which `mapped` waits. */

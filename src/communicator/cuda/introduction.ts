@@ -27,6 +27,8 @@ export interface Introduction extends Report, RankGpu {
   readonly noSegment?: string;
   /** Offset of the board in the segment. */
   readonly board: number;
+  /** Where file descriptors for this rank go (handle-post.ts); absent where it can receive none. */
+  readonly descriptors?: string;
   /** See GpuPrograms. */
   readonly agreement: string;
   /** Calls are compared before they begin. */

@@ -13,6 +13,7 @@ import { createLocalControls } from '../local-control.js';
 import { boardHeap } from './board-heap.js';
 import { CallBoards, isBehind } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
+import type { Allocation } from './device-buffer.js';
 import { areIdle, whenIdle } from './device-work.js';
 import type { GpuPrograms } from './gpu-programs.js';
 import { checkSharing, gpuTeam } from './gpu-team.js';
@@ -97,8 +98,11 @@ export function createLocalCudaTeams(
     const own = calls[rank]!;
     const control = controls[rank]!;
     const heap = heaps[rank]!;
-    /** Foreign memory that peers reach, by address. */
-    const reachable = new Map<number, number>();
+    /** Foreign memory by address and bytes: how many buffers of this communicator are there, and whether peers reach it. */
+    const adopted = new Map<string, { count: number; reached: boolean }>();
+    const keyOf = ({ address, bytes }: Pick<Allocation, 'address' | 'bytes'>) => `${address} ${bytes}`;
+    const isReached = (allocation: Allocation) =>
+      !allocation.foreign || adopted.get(keyOf(allocation))?.reached === true;
     return {
       rank,
       size,
@@ -124,15 +128,21 @@ export function createLocalCudaTeams(
       allocate: (bytes) => heap.allocate(bytes),
       free: (address) => heap.free(address),
       adopt: (address, bytes) => {
+        const key = keyOf({ address, bytes });
         // Peers reach what cuMemAlloc made; virtual memory has access rights of its own, that of pools is nobody else's.
-        if (!spansDevices || isReachedBy(device, address, bytes, new Set(devices)))
-          reachable.set(address, bytes);
+        const reached = !spansDevices || isReachedBy(device, address, bytes, new Set(devices));
+        adopted.set(key, { count: (adopted.get(key)?.count ?? 0) + 1, reached });
       },
-      release: (address) => {
-        reachable.delete(address);
+      release: (address, bytes) => {
+        const key = keyOf({ address, bytes });
+        const known = adopted.get(key);
+        if (known !== undefined && --known.count === 0) adopted.delete(key);
       },
-      nameOf: ({ allocation }, address) =>
-        onHost || (allocation.foreign && !reachable.has(allocation.address)) ? STAGED : address,
+      nameOf: ({ allocation }, address) => (onHost || !isReached(allocation) ? STAGED : address),
+      refusal: ({ allocation }) => {
+        if (isReached(allocation)) return undefined;
+        return 'not all GPUs have access to its memory, or it was wrapped by another communicator';
+      },
       mapped: () => undefined,
       unanswered: [],
       departed: () => {

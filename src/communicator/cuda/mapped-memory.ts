@@ -2,14 +2,18 @@
  * Memory of GPUs that ranks of different processes reach: each announces its allocations, each opens those of the
  * others and notes their addresses in a table in its GPU's memory, where kernels look names up.
  *
- * A call may name an allocation when all peers have answered that they have it.
+ * A call may name an allocation when all peers have answered that they have it. Virtual memory of other libraries, which a
+ * peer may be unable to map, is named when all peers have mapped it, and copied through the areas otherwise.
  */
 import { MAP_SLOTS, mappedName, mapTableBytes, STAGED } from '../../collectives/gpu/names.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { DeviceMemory, ipcHandle, OpenedMemory, pointerFacts } from '../../device/cuda/device-memory.js';
 import { Stream } from '../../device/cuda/stream.js';
+import { HeldRange, ImportedMemory } from '../../device/cuda/virtual-memory.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { DescriptorSocket } from '../../system/descriptor-socket.js';
 import { whenIdle } from './device-work.js';
+import type { HandlePost } from './handle-post.js';
 import type { PeerMessage, PeerMessages } from './peer-messages.js';
 
 /** An allocation of this rank that peers open. */
@@ -25,12 +29,27 @@ interface Announced {
   readonly closing: Set<number>;
   /** Called when peers do not have it any more. */
   gone?: () => void;
+  /** Of virtual memory. */
+  readonly range?: HeldRange;
+  /** Why a peer could not map it: then it has no name. */
+  refusal?: string;
 }
 
 /** What an opened allocation of a peer is here. */
 interface Opened {
-  readonly memory: OpenedMemory | undefined;
+  readonly memory: OpenedMemory | ImportedMemory | undefined;
 }
+
+/** Where a buffer lies. */
+interface Extent {
+  readonly address: number;
+  readonly bytes: number;
+}
+
+/** Memory of another library, as far as peers reach it. */
+type Adopted = Announced | { readonly refusal: string };
+
+const textOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 export class MappedMemory {
   readonly #device: CudaDevice;
@@ -39,21 +58,33 @@ export class MappedMemory {
   readonly #isLocal: (rank: number) => boolean;
   readonly #table: DeviceMemory;
   readonly #uploads: Stream;
-  /** By where they start. */
+  /** Allocations of the driver, by where they start. */
   readonly #announced = new Map<number, Announced>();
+  /** Virtual memory. */
+  readonly #ranges = new Set<Announced>();
+  /** Memory of other libraries, by address and bytes: once for each buffer there. */
+  readonly #adopted = new Map<string, Adopted[]>();
+  readonly #post: HandlePost;
   /** By slot, also those that are being taken back: their slots are not free yet. */
   readonly #slotsTaken = new Map<number, Announced>();
   readonly #freeSlots: number[] = [];
   #slots = 0;
   readonly #opened = new Map<string, Opened>();
   /** What peers take back, until it can be closed. */
-  readonly #closing = new Set<OpenedMemory>();
+  readonly #closing = new Set<OpenedMemory | ImportedMemory>();
   #messages: PeerMessages | undefined;
   #ready: { promise: Promise<void>; resolve: () => void } | undefined;
   #onProblem: (rank: number, problem: string) => void = () => {};
 
-  constructor(device: CudaDevice, rank: number, ranks: number, isLocal: (rank: number) => boolean) {
+  constructor(
+    device: CudaDevice,
+    rank: number,
+    ranks: number,
+    isLocal: (rank: number) => boolean,
+    post: HandlePost,
+  ) {
     this.#device = device;
+    this.#post = post;
     this.#rank = rank;
     this.#isLocal = isLocal;
     this.#table = new DeviceMemory(device, mapTableBytes(ranks));
@@ -108,14 +139,28 @@ export class MappedMemory {
   }
 
   /** Announces an allocation of this rank to the peers. */
-  announce(start: number, bytes: number): void {
+  announce(start: number, bytes: number): Announced {
     const known = this.#announced.get(start);
     if (known !== undefined) {
       known.users += 1;
-      return;
+      return known;
     }
-    const peers = this.#messages?.peers ?? [];
+    const peers = this.#peers;
     const handle = peers.every((peer) => this.#isLocal(peer)) ? '' : ipcHandle(this.#device, start);
+    const entry = this.#enter(start, bytes);
+    this.#announced.set(start, entry);
+    this.#messages?.sendAll({ type: 'map', slot: entry.slot, handle, address: start });
+    return entry;
+  }
+
+  /** The other ranks. */
+  get #peers(): number[] {
+    return this.#messages?.peers ?? [];
+  }
+
+  /** Takes a slot, for peers to answer. */
+  #enter(start: number, bytes: number, range?: HeldRange): Announced {
+    const peers = this.#peers;
     const slot = this.#freeSlots.pop() ?? this.#slots++;
     if (slot >= MAP_SLOTS) {
       this.#slots = MAP_SLOTS;
@@ -125,21 +170,101 @@ export class MappedMemory {
         { rank: this.#rank },
       );
     }
-    const entry: Announced = { slot, start, bytes, users: 1, opening: new Set(peers), closing: new Set() };
-    this.#announced.set(start, entry);
+    const entry: Announced = {
+      slot,
+      start,
+      bytes,
+      users: 1,
+      opening: new Set(peers),
+      closing: new Set(),
+      ...(range === undefined ? {} : { range }),
+    };
     this.#slotsTaken.set(slot, entry);
     if (peers.length > 0) this.#expect();
-    this.#messages?.sendAll({ type: 'map', slot, handle, address: start });
+    return entry;
+  }
+
+  /** Announces virtual memory. Throws a TuttiError that says why peers cannot have it. */
+  #announceRange(address: number, bytes: number): Announced {
+    const peers = this.#peers;
+    const range = new HeldRange(this.#device, address, bytes);
+    let entry: Announced;
+    let descriptors: number[];
+    try {
+      for (const known of this.#ranges) {
+        if (!known.range!.holds(range)) continue;
+        known.users += 1;
+        range.release();
+        return known;
+      }
+      this.#post.checkOpen(peers);
+      descriptors = range.export(DescriptorSocket.closeDescriptor);
+      try {
+        entry = this.#enter(range.start, range.bytes, range);
+      } catch (error) {
+        for (const descriptor of descriptors) DescriptorSocket.closeDescriptor(descriptor);
+        throw error;
+      }
+    } catch (error) {
+      range.release();
+      throw error;
+    }
+    this.#ranges.add(entry);
+    const sizes = range.pieces.map((piece) => piece.bytes);
+    const { slot } = entry;
+    this.#post.send(entry, descriptors, peers, {
+      sent: (peer, token) => this.#messages!.send(peer, { type: 'mapPieces', slot, sizes, token }),
+      failed: (peer, error) => this.#answered(peer, { slot, refusal: textOf(error) }),
+    });
+    return entry;
+  }
+
+  /** Lets peers reach memory of another library, if they can, until `release` is called as often. */
+  adopt(address: number, bytes: number): void {
+    const { start, bytes: all, shareable } = pointerFacts(this.#device, address, 'the pointer');
+    let adopted: Adopted;
+    if (shareable && all > 0) {
+      adopted = this.announce(start, all);
+    } else {
+      try {
+        adopted = this.#announceRange(address, bytes);
+      } catch (error) {
+        adopted = { refusal: textOf(error) };
+      }
+    }
+    const key = `${address} ${bytes}`;
+    const known = this.#adopted.get(key);
+    if (known === undefined) this.#adopted.set(key, [adopted]);
+    else known.push(adopted);
+  }
+
+  release(address: number, bytes: number): void {
+    const key = `${address} ${bytes}`;
+    const list = this.#adopted.get(key);
+    const adopted = list?.shift();
+    if (list?.length === 0) this.#adopted.delete(key);
+    if (adopted !== undefined && 'slot' in adopted) void this.#withdraw(adopted);
   }
 
   /** Takes an announcement back; resolves when peers do not use the allocation any more. */
   withdraw(start: number): Promise<void> | undefined {
     const entry = this.#announced.get(start);
-    if (entry === undefined) return undefined;
+    return entry === undefined ? undefined : this.#withdraw(entry);
+  }
+
+  #withdraw(entry: Announced): Promise<void> | undefined {
     entry.users -= 1;
     if (entry.users > 0) return undefined;
-    this.#announced.delete(start);
-    const peers = this.#messages?.peers ?? [];
+    if (entry.range === undefined) this.#announced.delete(entry.start);
+    else {
+      this.#ranges.delete(entry);
+      entry.range.release();
+    }
+    // Who was never told has nothing to give back.
+    const untold = this.#post.cancel(entry);
+    for (const peer of untold) entry.opening.delete(peer);
+    const peers = this.#peers.filter((peer) => !untold.includes(peer));
+    if (untold.length > 0 && this.unanswered.length === 0) this.giveUp();
     if (peers.length === 0) {
       this.#release(entry);
       return undefined;
@@ -148,7 +273,7 @@ export class MappedMemory {
     const gone = new Promise<void>((resolve) => {
       entry.gone = resolve;
     });
-    this.#messages!.sendAll({ type: 'unmap', slot: entry.slot });
+    for (const peer of peers) this.#messages!.send(peer, { type: 'unmap', slot: entry.slot });
     return gone;
   }
 
@@ -158,7 +283,7 @@ export class MappedMemory {
     entry.gone?.();
   }
 
-  /** The name of an address for the peers. */
+  /** The name of an address for the peers, in an allocation of this library. */
   nameOf(address: number): bigint {
     for (const { slot, start, bytes } of this.#announced.values()) {
       if (address >= start && address < start + bytes) return mappedName(slot, address - start);
@@ -166,10 +291,17 @@ export class MappedMemory {
     return STAGED;
   }
 
-  /** The allocation of another library that an address lies in, where peers can open it. */
-  exportable(address: number): { start: number; bytes: number } | undefined {
-    const { start, bytes, shareable } = pointerFacts(this.#device, address, 'the pointer');
-    return shareable && bytes > 0 ? { start, bytes } : undefined;
+  /** The name of an address in memory of another library. */
+  nameOfAdopted({ address: from, bytes }: Extent, address: number): bigint {
+    const adopted = this.#adopted.get(`${from} ${bytes}`)?.[0];
+    if (adopted === undefined || adopted.refusal !== undefined || !('slot' in adopted)) return STAGED;
+    return mappedName(adopted.slot, address - adopted.start);
+  }
+
+  /** Why peers do not reach memory of another library; undefined where they do. */
+  refusalOf({ address, bytes }: Extent): string | undefined {
+    const adopted = this.#adopted.get(`${address} ${bytes}`)?.[0];
+    return adopted === undefined ? 'it was wrapped by another communicator' : adopted.refusal;
   }
 
   /** A message of a peer about allocations. */
@@ -178,16 +310,16 @@ export class MappedMemory {
       case 'map':
         this.#open(peer, message);
         return;
+      case 'mapPieces':
+        this.#openPieces(peer, message);
+        return;
       case 'unmap':
         this.#close(peer, message.slot);
         return;
-      case 'mapped': {
+      case 'mapped':
         if (message.problem !== undefined) this.#onProblem(peer, message.problem);
-        // It may be on its way back already: the answer is due all the same.
-        this.#slotsTaken.get(message.slot)?.opening.delete(peer);
-        if (this.unanswered.length === 0) this.giveUp();
+        this.#answered(peer, message);
         return;
-      }
       case 'unmapped': {
         const entry = this.#slotsTaken.get(message.slot);
         if (entry?.closing.delete(peer) === true && entry.closing.size === 0) this.#release(entry);
@@ -195,6 +327,14 @@ export class MappedMemory {
       }
       default:
     }
+  }
+
+  /** A peer has opened what is in a slot, or cannot. It may be on its way back already: the answer is due all the same. */
+  #answered(peer: number, { slot, refusal }: { slot: number; refusal?: string }): void {
+    const entry = this.#slotsTaken.get(slot);
+    entry?.opening.delete(peer);
+    if (entry?.range !== undefined && refusal !== undefined) entry.refusal ??= `rank ${peer}: ${refusal}`;
+    if (this.unanswered.length === 0) this.giveUp();
   }
 
   /**
@@ -214,22 +354,46 @@ export class MappedMemory {
 
   #open(peer: number, { slot, handle, address }: Extract<PeerMessage, { type: 'map' }>): void {
     try {
-      if (!Number.isInteger(slot) || slot < 0 || slot >= MAP_SLOTS) {
-        throw new TuttiError('internalError', `there is no slot ${String(slot)}`, { rank: this.#rank });
-      }
+      this.#checkSlot(slot);
       const local = this.#isLocal(peer);
       const memory = local
         ? undefined
         : new OpenedMemory(this.#device, Buffer.from(handle, 'base64'), `rank ${peer}`);
-      this.#opened.set(`${peer} ${slot}`, { memory });
-      const entry = BigUint64Array.of(BigInt(memory?.address ?? address));
-      this.#uploads.copyIn(this.#table.address + 8 * (peer * MAP_SLOTS + slot), entry);
-      this.#uploads.synchronize();
+      this.#note(peer, slot, memory, memory?.address ?? address);
       this.#messages?.send(peer, { type: 'mapped', slot });
     } catch (error) {
-      const problem = error instanceof Error ? error.message : String(error);
-      this.#messages?.send(peer, { type: 'mapped', slot, problem });
+      this.#messages?.send(peer, { type: 'mapped', slot, problem: textOf(error) });
     }
+  }
+
+  #openPieces(peer: number, { slot, sizes, token }: Extract<PeerMessage, { type: 'mapPieces' }>): void {
+    try {
+      this.#checkSlot(slot);
+      const memory = this.#post.receive(
+        token,
+        sizes.length,
+        (descriptors) => new ImportedMemory(this.#device, descriptors, sizes, `rank ${peer}`),
+      );
+      this.#note(peer, slot, memory, memory.address);
+      this.#messages?.send(peer, { type: 'mapped', slot });
+    } catch (error) {
+      this.#messages?.send(peer, { type: 'mapped', slot, refusal: textOf(error) });
+    }
+  }
+
+  #checkSlot(slot: number): void {
+    if (Number.isInteger(slot) && slot >= 0 && slot < MAP_SLOTS) return;
+    throw new TuttiError('internalError', `there is no slot ${String(slot)}`, { rank: this.#rank });
+  }
+
+  /** Notes where an allocation of a peer is, for kernels to look up. */
+  #note(peer: number, slot: number, memory: Opened['memory'], address: number): void {
+    this.#opened.set(`${peer} ${slot}`, { memory });
+    this.#uploads.copyIn(
+      this.#table.address + 8 * (peer * MAP_SLOTS + slot),
+      BigUint64Array.of(BigInt(address)),
+    );
+    this.#uploads.synchronize();
   }
 
   /** Closes what was opened of the peers. */
@@ -239,6 +403,9 @@ export class MappedMemory {
     for (const memory of this.#closing) memory.close();
     this.#closing.clear();
     this.giveUp();
+    for (const { range } of this.#ranges) range!.release();
+    this.#ranges.clear();
+    this.#adopted.clear();
     for (const { gone } of this.#slotsTaken.values()) gone?.();
     this.#slotsTaken.clear();
   }

@@ -9,7 +9,15 @@ import type { Bootstrap } from '../../bootstrap/bootstrap.js';
 export type PeerMessage =
   /** The sender's allocation `slot` can be opened, at `offset` bytes from what the handle opens. */
   | { readonly type: 'map'; readonly slot: number; readonly handle: string; readonly address: number }
-  | { readonly type: 'mapped'; readonly slot: number; readonly problem?: string }
+  /** The same of virtual memory: sizes of its pieces, and the token of their descriptors, which have come already. */
+  | {
+      readonly type: 'mapPieces';
+      readonly slot: number;
+      readonly sizes: readonly number[];
+      readonly token: string;
+    }
+  /** It is open here; `refusal`: it is not, and is not needed; `problem`: it is not, and nothing can go on. */
+  | { readonly type: 'mapped'; readonly slot: number; readonly problem?: string; readonly refusal?: string }
   /** The sender wants to give the allocation back. */
   | { readonly type: 'unmap'; readonly slot: number }
   | { readonly type: 'unmapped'; readonly slot: number }

@@ -17,6 +17,7 @@ import type { CudaTeam } from './cuda-team.js';
 import { areIdle, whenIdle } from './device-work.js';
 import type { GpuPrograms } from './gpu-programs.js';
 import { gpuTeam } from './gpu-team.js';
+import { HandlePost } from './handle-post.js';
 import { MappedMemory } from './mapped-memory.js';
 import { type PeerMessage, PeerMessages } from './peer-messages.js';
 import { meetProcesses, type ProcessMeeting } from './process-meeting.js';
@@ -40,8 +41,15 @@ function describeTeam({ introductions, onHost, device }: ProcessMeeting): string
 }
 
 /** Allocations of this rank that peers open, where they can. */
-function openMapped({ device, onHost, isLocal }: ProcessMeeting, rank: number, size: number) {
-  return onHost ? undefined : new MappedMemory(device, rank, size, isLocal);
+function openMapped(
+  { device, onHost, isLocal, introductions }: ProcessMeeting,
+  rank: number,
+  size: number,
+  post: HandlePost,
+) {
+  if (onHost) return undefined;
+  post.connect(introductions.map(({ descriptors }) => descriptors));
+  return new MappedMemory(device, rank, size, isLocal, post);
 }
 
 /** Brings the ranks of a bootstrap together, each on a GPU. `open` gives this rank's GPU, or throws. */
@@ -54,6 +62,7 @@ export async function openCudaProcessTeam(
   let meeting: ProcessMeeting | undefined;
   let memory: MappedMemory | undefined;
   let messages: PeerMessages | undefined;
+  const post = new HandlePost();
   try {
     meeting = await meetProcesses(bootstrap, {
       open,
@@ -63,10 +72,11 @@ export async function openCudaProcessTeam(
       check: settings.check,
       peerToPeer: settings.peerToPeer,
       identity,
+      descriptors: post.name,
       findRings: rest.findRings,
     });
     const { device, resources, introductions, areas, onHost, wholeLines, boards, order } = meeting;
-    memory = openMapped(meeting, rank, size);
+    memory = openMapped(meeting, rank, size, post);
     const control = processControl(bootstrap, settings.timeoutMs);
     const calls = new CallBoards(meeting.host, rank, boards);
     /** Operations of ranks that have left. */
@@ -113,8 +123,6 @@ export async function openCudaProcessTeam(
       onRemove: (chunk) => memory?.withdraw(chunk.memory.address),
       whenIdle: (act) => whenIdle([device], act),
     });
-    /** Allocations of foreign buffers, by the buffer's address. */
-    const adopted = new Map<number, number[]>();
     const { kernels, words, overlaps } = resources;
     const { leave, close } = meeting;
     /** Some GPU is busy with another communicator while this one is closed. */
@@ -149,17 +157,11 @@ export async function openCudaProcessTeam(
       },
       allocate: (bytes) => heap.allocate(bytes),
       free: (address) => heap.free(address),
-      adopt: (address) => {
-        const found = memory?.exportable(address);
-        if (found === undefined) return;
-        memory!.announce(found.start, found.bytes);
-        adopted.set(address, [...(adopted.get(address) ?? []), found.start]);
-      },
-      release: (address) => {
-        const start = adopted.get(address)?.pop();
-        if (start !== undefined) void memory!.withdraw(start);
-      },
-      nameOf: (_buffer, address) => memory?.nameOf(address) ?? STAGED,
+      adopt: (address, bytes) => memory?.adopt(address, bytes),
+      release: (address, bytes) => memory?.release(address, bytes),
+      nameOf: ({ allocation }, address) =>
+        (allocation.foreign ? memory?.nameOfAdopted(allocation, address) : memory?.nameOf(address)) ?? STAGED,
+      refusal: ({ allocation }) => (allocation.foreign ? memory?.refusalOf(allocation) : undefined),
       mapped: () => memory?.settled,
       get unanswered() {
         return memory?.unanswered ?? [];
@@ -199,6 +201,7 @@ export async function openCudaProcessTeam(
           await whenIdle([device], () => {
             heap.close();
             memory?.close();
+            post.close();
             close(all);
           });
           links.close();
@@ -212,6 +215,7 @@ export async function openCudaProcessTeam(
     };
   } catch (error) {
     memory?.close();
+    post.close();
     messages?.close();
     meeting?.close(false);
     await bootstrap.close().catch(() => {});

@@ -130,6 +130,8 @@ export interface MeetingOptions {
   readonly peerToPeer: boolean;
   /** What tells this rank's process from others. */
   readonly identity: string;
+  /** See Introduction. */
+  readonly descriptors: string | undefined;
   /** For tests: other ways to find the order of rings than to look at the machine. */
   readonly findRings?: FindRings | undefined;
 }
@@ -159,7 +161,7 @@ export interface ProcessMeeting {
 /** Brings the ranks of a bootstrap together. Throws, at all ranks alike, what any of them has met. */
 export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOptions): Promise<ProcessMeeting> {
   const { rank, size } = bootstrap;
-  const { open, heap, sizes, agreement, check, peerToPeer, identity, findRings } = options;
+  const { open, heap, sizes, agreement, check, peerToPeer, identity, descriptors, findRings } = options;
   const windows: PeerWindow[] = [];
   const opened: Held[] = [];
   let gpu: { driver: CudaDriver; device: CudaDevice } | undefined;
@@ -197,6 +199,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
           ? { noSegment: host.windows.reason }
           : { segment: new TextDecoder().decode(encodeAnnouncement(announcement)) }),
         board: resources.board - host.segmentBase,
+        ...(descriptors === undefined ? {} : { descriptors }),
         agreement,
         check,
       };

@@ -179,12 +179,15 @@ export class RegisteredMemory {
 }
 
 /** CUpointer_attribute and CUmemorytype. */
-const ATTRIBUTE = {
+export const ATTRIBUTE = {
   memoryType: 2,
   deviceOrdinal: 9,
   rangeStart: 11,
   rangeBytes: 12,
   ipcCapable: 10,
+  allowedHandles: 14,
+  mappingBytes: 18,
+  mappingStart: 19,
 } as const;
 const MEMORY_DEVICE = 2;
 
@@ -199,18 +202,20 @@ export interface PointerFacts {
   readonly shareable: boolean;
 }
 
+/** What the driver says about an address in the current context; undefined where it does not. */
+export function pointerAttribute(device: CudaDevice, attribute: number, address: number): number | undefined {
+  const out: Out = [0];
+  const code = device.calls.functions.cuPointerGetAttribute(out, attribute, address);
+  return code === CUDA.success ? Number(out[0]) : undefined;
+}
+
 /**
  * What the driver knows about the address. Throws `invalidArgument` when it is no address of GPU memory (`name` says
  * whose).
  */
 export function pointerFacts(device: CudaDevice, address: number, name: string): PointerFacts {
-  const { functions } = device.calls;
   device.makeCurrent();
-  const ask = (attribute: number): number | undefined => {
-    const out: Out = [0];
-    const code = functions.cuPointerGetAttribute(out, attribute, address);
-    return code === CUDA.success ? Number(out[0]) : undefined;
-  };
+  const ask = (attribute: number) => pointerAttribute(device, attribute, address);
   const type = ask(ATTRIBUTE.memoryType);
   if (type !== MEMORY_DEVICE) {
     const what = type === undefined ? 'no memory that the NVIDIA driver knows' : 'memory of the host';

@@ -45,6 +45,17 @@ export interface DriverFunctions {
   cuPointerGetAttribute(value: Out, attribute: number, address: number): number;
   /** `location` is a CUmemLocation: type and number. */
   cuMemGetAccess(flags: Out, location: Int32Array, address: number): number;
+  /** Virtual memory. Handles of allocations are numbers that the driver counts the holders of. */
+  cuMemRetainAllocationHandle(handle: Out, address: number): number;
+  cuMemRelease(handle: number): number;
+  cuMemExportToShareableHandle(descriptor: Out, handle: number, type: number, flags: number): number;
+  cuMemImportFromShareableHandle(handle: Out, descriptor: number, type: number): number;
+  cuMemAddressReserve(address: Out, bytes: number, align: number, wish: number, flags: number): number;
+  cuMemAddressFree(address: number, bytes: number): number;
+  cuMemMap(address: number, bytes: number, offset: number, handle: number, flags: number): number;
+  cuMemUnmap(address: number, bytes: number): number;
+  /** `descriptors` are CUmemAccessDesc: location (type and number) and flags. */
+  cuMemSetAccess(address: number, bytes: number, descriptors: Int32Array, count: number): number;
   cuIpcGetMemHandle(handle: Uint8Array, address: number): number;
   cuIpcOpenMemHandle(address: Out, handle: { bytes: Uint8Array }, flags: number): number;
   cuIpcCloseMemHandle(address: number): number;
@@ -157,6 +168,19 @@ export const DECLARATIONS: Readonly<Record<keyof DriverFunctions, string>> = {
   cuPointerGetAttribute:
     'int cuPointerGetAttribute(_Inout_ uint64_t *value, int attribute, uintptr_t address)',
   cuMemGetAccess: 'int cuMemGetAccess(_Inout_ uint64_t *flags, const void *location, uintptr_t address)',
+  cuMemRetainAllocationHandle: 'int cuMemRetainAllocationHandle(_Out_ uintptr_t *handle, uintptr_t address)',
+  cuMemRelease: 'int cuMemRelease(uintptr_t handle)',
+  cuMemExportToShareableHandle:
+    'int cuMemExportToShareableHandle(_Out_ int *descriptor, uintptr_t handle, int type, uint64_t flags)',
+  cuMemImportFromShareableHandle:
+    'int cuMemImportFromShareableHandle(_Out_ uintptr_t *handle, intptr_t descriptor, int type)',
+  cuMemAddressReserve:
+    'int cuMemAddressReserve(_Out_ uintptr_t *address, size_t bytes, size_t align, uintptr_t wish, uint64_t flags)',
+  cuMemAddressFree: 'int cuMemAddressFree(uintptr_t address, size_t bytes)',
+  cuMemMap: 'int cuMemMap(uintptr_t address, size_t bytes, size_t offset, uintptr_t handle, uint64_t flags)',
+  cuMemUnmap: 'int cuMemUnmap(uintptr_t address, size_t bytes)',
+  cuMemSetAccess:
+    'int cuMemSetAccess(uintptr_t address, size_t bytes, const void *descriptors, size_t count)',
   cuIpcGetMemHandle: 'int cuIpcGetMemHandle(void *handle, uintptr_t address)',
   cuIpcOpenMemHandle:
     'int cuIpcOpenMemHandle_v2(_Out_ uintptr_t *address, CUipcMemHandle handle, uint32_t flags)',

@@ -8,10 +8,7 @@ import type { CudaDevice } from './cuda-device.js';
 import { CUDA } from './cuda-error.js';
 import { pointerFacts } from './device-memory.js';
 import type { Out } from './driver-functions.js';
-
-/** CU_MEM_LOCATION_TYPE_DEVICE, and CU_MEM_ACCESS_FLAGS_PROT_READWRITE. */
-const LOCATION_DEVICE = 1;
-const READ_AND_WRITE = 3;
+import { LOCATION_DEVICE, READ_AND_WRITE } from './virtual-memory.js';
 
 /** Pieces of virtual memory begin at multiples of this: the granularity of all GPUs. */
 const PIECE_BYTES = 2 ** 21;

@@ -5,11 +5,12 @@
  * Kernels of one team start together: when each of its ranks has one at the head of its stream. A kernel whose partners
  * do not come ends when its abort word is set, as on a GPU.
  */
-import { readFileSync } from 'node:fs';
+import { fstatSync, readFileSync } from 'node:fs';
 import { CUDA } from '#src/device/cuda/cuda-error.js';
 import type { DriverFunctions, Out, ProcessMemory } from '#src/device/cuda/driver-functions.js';
 import { type Launch, Machine } from '#src/kernel/interpreter/machine.js';
 import { type Program, STATUS } from '#src/kernel/ir.js';
+import { libc } from '#src/system/libc.js';
 import { type NativeLibrary, openLibrary } from '#src/system/native-library.js';
 
 export interface FakeDriverOptions {
@@ -65,6 +66,15 @@ interface Allocation {
   readonly name: string;
   /** Of virtual memory: the GPUs that may access each piece. */
   readonly accessible?: readonly (readonly number[])[];
+  /** Of virtual memory: it was made for sharing by file descriptors. */
+  readonly shared?: boolean;
+}
+
+/** Virtual memory that was mapped from descriptors, at the address where its owner has it. */
+interface Mapping {
+  readonly device: number;
+  readonly address: number;
+  readonly bytes: number;
 }
 
 /** Bytes of a piece of virtual memory. */
@@ -133,6 +143,10 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     graphs: new Map<number, Work[]>(),
     executables: new Map<number, Work[]>(),
     opened: new Set<number>(),
+    /** Handles of virtual memory: how many hold them. */
+    held: new Map<number, number>(),
+    reserved: new Map<number, Mapping>(),
+    mapped: new Map<number, Mapping>(),
     /** By address in this process. */
     registered: new Map<number, Registered>(),
   };
@@ -406,7 +420,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   cuPointerGetAttribute(value: Out, attribute: number, address: number): number {
     const found = this.#find(address);
     if (found === undefined) return CUDA.invalidValue;
-    const [base, { host, device, bytes, accessible }] = found;
+    const [base, { host, device, bytes, accessible, shared = false }] = found;
     const known: Record<number, number> = {
       2: host ? 1 : 2,
       9: device,
@@ -414,7 +428,13 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
       12: bytes,
       10: accessible === undefined ? 1 : 0,
       13: 1,
+      14: shared ? 1 : 0,
     };
+    if (accessible !== undefined) {
+      const piece = base + PIECE_BYTES * Math.floor((address - base) / PIECE_BYTES);
+      known[18] = Math.min(PIECE_BYTES, base + bytes - piece);
+      known[19] = piece;
+    }
     value[0] = known[attribute] ?? 0;
     return CUDA.success;
   }
@@ -426,12 +446,122 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return this.#result('cuMemGetAccess');
   }
   /** Virtual memory of the current GPU, as another library makes it: the GPUs that may access each piece. */
-  virtualMemory(bytes: number, accessible: readonly (readonly number[])[]): number {
+  virtualMemory(bytes: number, accessible: readonly (readonly number[])[], shared = false): number {
     const device = this.#device;
     const name = `virtual memory of GPU ${device}`;
     const address = this.machine.region(name, bytes, device, { zeroed: true });
-    this.live.memory.set(address, { bytes, device, host: false, name, accessible });
+    this.live.memory.set(address, { bytes, device, host: false, name, accessible, shared });
     return address;
+  }
+  /** Puts other memory into the place of a piece, as a library does that gives memory back. */
+  replacePiece(address: number): void {
+    this.#handles.delete(address);
+  }
+  /** Handles of pieces by where these lie, and the other way. */
+  readonly #handles = new Map<number, number>();
+  readonly #pieces = new Map<number, number>();
+  /** Handles by the inodes of the files that stand for them. */
+  readonly #exported = new Map<bigint, number>();
+  /** Where reservations lie next: pieces that were imported last. */
+  #imported: number[] = [];
+
+  cuMemRetainAllocationHandle(handle: Out, address: number): number {
+    const code = this.#result('cuMemRetainAllocationHandle');
+    if (code !== CUDA.success) return code;
+    const piece: Out = [0];
+    if (this.cuPointerGetAttribute(piece, 19, address) !== CUDA.success) return CUDA.invalidValue;
+    let known = this.#handles.get(piece[0]);
+    if (known === undefined) {
+      known = this.#nextHandle += 16;
+      this.#handles.set(piece[0], known);
+      this.#pieces.set(known, piece[0]);
+    }
+    return this.#hold(handle, known);
+  }
+  #hold(out: Out, handle: number): number {
+    out[0] = handle;
+    this.live.held.set(handle, (this.live.held.get(handle) ?? 0) + 1);
+    return CUDA.success;
+  }
+  cuMemRelease(handle: number): number {
+    const count = this.live.held.get(handle) ?? 0;
+    if (count > 1) this.live.held.set(handle, count - 1);
+    else this.live.held.delete(handle);
+    return count > 0 ? CUDA.success : CUDA.invalidValue;
+  }
+  cuMemExportToShareableHandle(descriptor: Out, handle: number, type: number): number {
+    const code = this.#result('cuMemExportToShareableHandle');
+    if (code !== CUDA.success) return code;
+    if (type !== 1 || !this.live.held.has(handle)) return CUDA.invalidValue;
+    descriptor[0] = libc()!.memfdCreate('piece of a fake GPU', 1);
+    this.#exported.set(fstatSync(descriptor[0], { bigint: true }).ino, handle);
+    return CUDA.success;
+  }
+  cuMemImportFromShareableHandle(handle: Out, descriptor: number): number {
+    const code = this.#inContext('cuMemImportFromShareableHandle');
+    if (code !== CUDA.success) return code;
+    const known = this.#exported.get(fstatSync(descriptor, { bigint: true }).ino);
+    if (known === undefined) return CUDA.invalidValue;
+    this.#imported.push(this.#pieces.get(known)!);
+    return this.#hold(handle, known);
+  }
+  /** Addresses are those of the owner: the interpreter has every byte at one address only. */
+  cuMemAddressReserve(address: Out, bytes: number): number {
+    const imported = this.#imported;
+    this.#imported = [];
+    const code = this.#result('cuMemAddressReserve');
+    if (code !== CUDA.success) return code;
+    address[0] = imported[0]!;
+    const reservation = { device: this.#device, address: address[0], bytes };
+    this.live.reserved.set((this.#nextHandle += 16), reservation);
+    return CUDA.success;
+  }
+  /** Takes one of these mappings of the current GPU off. */
+  #takeOff(from: Map<number, Mapping>, address: number, bytes: number): boolean {
+    const found = [...from].find(
+      ([, one]) => one.device === this.#device && one.address === address && one.bytes === bytes,
+    );
+    return found !== undefined && from.delete(found[0]);
+  }
+  cuMemAddressFree(address: number, bytes: number): number {
+    return this.#takeOff(this.live.reserved, address, bytes) ? CUDA.success : CUDA.invalidValue;
+  }
+  cuMemMap(address: number, bytes: number, offset: number, handle: number): number {
+    const code = this.#result('cuMemMap');
+    if (code !== CUDA.success) return code;
+    const size: Out = [0];
+    this.cuPointerGetAttribute(size, 18, address);
+    const fits = [...this.live.reserved.values()].some(
+      (one) => address >= one.address && address + bytes <= one.address + one.bytes,
+    );
+    if (!fits || offset !== 0 || this.#pieces.get(handle) !== address || size[0] !== bytes)
+      return CUDA.invalidValue;
+    this.live.mapped.set((this.#nextHandle += 16), { device: this.#device, address, bytes });
+    return CUDA.success;
+  }
+  cuMemUnmap(address: number, bytes: number): number {
+    this.#waitsForGpu('cuMemUnmap');
+    let at = address;
+    while (at < address + bytes) {
+      const piece = [...this.live.mapped.values()].find(
+        (one) => one.device === this.#device && one.address === at,
+      );
+      if (piece === undefined || !this.#takeOff(this.live.mapped, at, piece.bytes)) return CUDA.invalidValue;
+      at += piece.bytes;
+    }
+    return CUDA.success;
+  }
+  cuMemSetAccess(address: number, bytes: number, descriptors: Int32Array, count: number): number {
+    const code = this.#result('cuMemSetAccess');
+    if (code !== CUDA.success) return code;
+    const [type, device, flags] = descriptors;
+    const mapped = [...this.live.mapped.values()]
+      .filter((one) => one.device === this.#device && one.address >= address)
+      .reduce((sum, one) => sum + (one.address + one.bytes <= address + bytes ? one.bytes : 0), 0);
+    const right = count === 1 && type === 1 && device === this.#device && flags === 3 && mapped >= bytes;
+    if (!right) return CUDA.invalidValue;
+    const owner = this.#find(address)?.[1].device;
+    return owner !== undefined && this.#options.access(device, owner) ? CUDA.success : CUDA.invalidDevice;
   }
   cuMemcpyHtoDAsync(to: number, from: ArrayBufferView, bytes: number, stream: number): number {
     // The driver takes a copy of pageable memory.
