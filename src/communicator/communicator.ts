@@ -189,11 +189,12 @@ export class Communicator implements AsyncDisposable {
     this.#team = team;
     this.#failure = new FailureState(team, settings.timeoutMs, this.#gate);
     const { device, rank, size, shape } = team;
-    // A rank that uses sockets has a second busy thread, its proxy.
-    const threads = team.localSize * (team.shared ? 1 : 2);
+    // A rank that uses sockets has a second busy thread, its proxy, unless its programs carry the connections.
+    const threads = team.localSize * (team.shared || team.network !== undefined ? 1 : 2);
+    const waiting = { threadsPerCore: threads / coreCount(), peers: team.peers };
     this.#engine = new Engine(
       team,
-      { threadsPerCore: threads / coreCount(), peers: team.peers },
+      team.network === undefined ? waiting : { ...waiting, network: team.network },
       settings.timeoutMs,
     );
     const orderBytes = size * 4;

@@ -9,7 +9,11 @@ import { DOORBELL, wakeDoorbell } from '../device/host/doorbell.js';
 import { DoorbellWatch } from '../device/host/doorbell-watch.js';
 import { type ErrorCode, TuttiError } from '../errors/tutti-error.js';
 import { libc } from '../system/libc.js';
+import { type CarriedNetwork, carrierStateOf } from '../transport/net/carried-network.js';
+import { type CarrierState, FIRST_MESSAGE_LINK, RING_LINKS } from '../transport/net/carrier-state.js';
+import { LinkLending } from '../transport/net/link-lending.js';
 import type { LinkSocket } from '../transport/net/link-socket.js';
+import { writeMessageLayout, writePlaces } from '../transport/net/message-layout-words.js';
 import { MessageLink } from '../transport/net/message-link.js';
 import {
   type MessageLinkAddresses,
@@ -17,7 +21,7 @@ import {
   MessageMemory,
 } from '../transport/net/message-memory.js';
 import { connectForMessages, connectToPredecessor, ProxyListener } from '../transport/net/proxy-links.js';
-import { type RingChannelAddresses, type RingLayout, RingMemory } from '../transport/net/ring-memory.js';
+import { RingMemory } from '../transport/net/ring-memory.js';
 import { RingProxy } from '../transport/net/ring-proxy.js';
 import { encodeSuspicion } from './suspicion.js';
 import { decodeTrouble, encodeTrouble, type TroubleKind } from './team.js';
@@ -30,11 +34,9 @@ export interface SocketProxyStart {
   readonly buffer: SharedArrayBuffer;
   /** Address of the memory in the process, 0 where it is not known. */
   readonly baseAddress: number;
-  readonly layout: RingLayout;
-  readonly channels: readonly RingChannelAddresses[];
-  /** Doorbell (control block) of the rank, and the one that its programs ring for the proxy. */
+  readonly network: CarriedNetwork;
+  /** Doorbell (control block) of the rank. */
   readonly control: number;
-  readonly doorbell: number;
   /** Address of the word that counts the rank's ring operations, and of the one for a suspicion (see suspicion.ts). */
   readonly calls: number;
   readonly suspicion: number;
@@ -97,6 +99,8 @@ class SocketProxyWorker {
   #proxy: RingProxy | undefined;
   #watch: DoorbellWatch | undefined;
   #timer: NodeJS.Timeout | undefined;
+  readonly #state: CarrierState;
+  readonly #lending: LinkLending;
   readonly #messages: MessageLink[] = [];
   #isClosing = false;
   /** Messages are obeyed one after the other. */
@@ -106,14 +110,31 @@ class SocketProxyWorker {
     this.#start = start;
     this.#i32 = new Int32Array(start.buffer);
     this.#abort = (start.control + DOORBELL.abort) >>> 2;
+    this.#state = carrierStateOf(start.network, start.buffer);
+    this.#lending = new LinkLending({
+      state: this.#state,
+      isWaiting: () => this.#isWaiting,
+      onProgress: () => this.#proxy?.progressed(),
+      onTakenBack: () => {
+        this.#carry();
+        this.#wake();
+      },
+    });
     // The C library is opened now and not in the middle of the first operation.
     libc();
     this.#last = this.#attempt(() => this.#listen());
     start.port.on('message', (message: ToSocketProxy) => {
-      if (message.kind === 'tell') this.#proxy?.tell(message.word);
-      else this.#last = this.#last.then(() => this.#attempt(() => this.#obey(message)));
+      if (message.kind === 'tell') {
+        this.#lending.takeBack(true);
+        this.#proxy?.tell(message.word);
+      } else this.#last = this.#last.then(() => this.#attempt(() => this.#obey(message)));
     });
     process.on('uncaughtException', (error) => this.#give(error));
+  }
+
+  /** A program of this rank sleeps. */
+  get #isWaiting(): boolean {
+    return Atomics.load(this.#i32, (this.#start.control + DOORBELL.sleepers) >>> 2) !== 0;
   }
 
   get #prev(): number {
@@ -175,7 +196,8 @@ class SocketProxyWorker {
   }
 
   #run(): void {
-    const { buffer, layout, channels, rank, size, control, calls, suspicion } = this.#start;
+    const { buffer, network, rank, size, calls, suspicion } = this.#start;
+    const { layout, channels, doorbell } = network;
     const next = this.#next;
     const prev = this.#prev;
     const words = (kind: TroubleKind) => ({
@@ -187,6 +209,7 @@ class SocketProxyWorker {
       {
         memory: new RingMemory(buffer, layout),
         channels,
+        state: this.#state,
         wake: () => this.#wake(),
         trouble: {
           read: () => Atomics.load(this.#i32, this.#abort),
@@ -197,7 +220,7 @@ class SocketProxyWorker {
         rollCall: {
           size,
           ranks: { next, prev },
-          isWaiting: () => Atomics.load(this.#i32, (control + DOORBELL.sleepers) >>> 2) !== 0,
+          isWaiting: () => this.#isWaiting,
           calls: () => Atomics.load(this.#i32, calls >>> 2),
           report: (found) => Atomics.store(this.#i32, suspicion >>> 2, encodeSuspicion(found)),
         },
@@ -208,32 +231,66 @@ class SocketProxyWorker {
       links,
     );
     const proxy = this.#proxy;
-    this.#watch = new DoorbellWatch({ i32: this.#i32 }, this.#start.doorbell, () => {
-      for (const link of this.#messages) link.look();
-      proxy.look();
+    for (const side of ['prev', 'next'] as const) {
+      this.#lending.add({
+        index: RING_LINKS[side],
+        socket: links[side],
+        isReady: () => true,
+        receiveNote: (frame) => proxy.receiveNote(side, frame),
+      });
+    }
+    this.#watch = new DoorbellWatch({ i32: this.#i32 }, doorbell, () => {
+      this.#endLendingAtTrouble();
+      if (this.#lending.look()) this.#carry();
+      this.#lending.lendIfWanted();
     });
     this.#timer = setInterval(() => {
+      this.#endLendingAtTrouble();
+      if (!this.#lending.tick()) return;
       for (const link of this.#messages) link.look();
       proxy.tick();
     }, LOOK_MS);
+  }
+
+  #carry(): void {
+    for (const link of this.#messages) link.look();
+    this.#proxy?.look();
+  }
+
+  /** The others are to hear of it, and programs give up by themselves. */
+  #endLendingAtTrouble(): void {
+    if (this.#lending.isLent && Atomics.load(this.#i32, this.#abort) !== 0) this.#lending.takeBack(true);
   }
 
   /** The rank with the higher number opens the connection, when both have something to send or to receive. */
   async #openMessages(message: Extract<ToSocketProxy, { kind: 'peer' }>): Promise<void> {
     const { peer, address, timeoutMs, retry, layout, places } = message;
     const { buffer, key, rank } = this.#start;
+    const index = FIRST_MESSAGE_LINK + peer;
+    const state = this.#state.link(index);
+    writeMessageLayout(this.#state, layout);
+    writePlaces(state, places);
     const attach = (socket: LinkSocket) => {
       const link = new MessageLink(
         {
           memory: new MessageMemory(buffer, layout),
           addresses: places,
+          state,
           hasOpened: rank > peer,
           wake: () => this.#wake(),
+          // Programs get all connections or none, so that they find this one among them.
+          onOpen: () => this.#lending.takeBack(),
           onTrouble: (kind, reason) => this.#meetTrouble(peer, kind, reason),
         },
         socket,
       );
       this.#messages.push(link);
+      this.#lending.add({
+        index,
+        socket,
+        isReady: () => link.isOpen,
+        receiveNote: (frame) => link.receiveNote(frame),
+      });
     };
     if (rank < peer) this.#listener!.awaitMessages(peer, attach);
     else attach(await connectForMessages({ key, rank, peer, address, timeoutMs, retry }));
@@ -241,6 +298,7 @@ class SocketProxyWorker {
 
   #meetTrouble(peer: number, kind: 'lost' | 'corrupt', reason: string): void {
     if (this.#isClosing) return;
+    this.#lending.takeBack(true);
     const word = encodeTrouble({ kind: kind === 'lost' ? 'peerDied' : 'corrupt', culprit: peer });
     this.#proxy?.tell(Atomics.load(this.#i32, this.#abort) || word);
     const isNew = this.#raise(word);
@@ -257,6 +315,7 @@ class SocketProxyWorker {
   }
 
   async #close(): Promise<void> {
+    this.#lending.takeBack(true);
     this.#isClosing = true;
     clearInterval(this.#timer);
     this.#watch?.stop();

@@ -15,6 +15,9 @@ import { DOORBELL_BYTES } from '../device/host/doorbell.js';
 import type { HostDevice } from '../device/host/host-device.js';
 import type { WaitPeer } from '../device/host/waiting.js';
 import { type ErrorCode, TuttiError } from '../errors/tutti-error.js';
+import { libc } from '../system/libc.js';
+import type { CarriedNetwork } from '../transport/net/carried-network.js';
+import { CarrierState, FIRST_MESSAGE_LINK } from '../transport/net/carrier-state.js';
 import type { RingChannelAddresses, RingLayout } from '../transport/net/ring-memory.js';
 import type { HostModel } from '../tuning/host/host-model.js';
 import { bufferOffsets, type RankAreaShape, receiverOffset, senderOffset } from './rank-area.js';
@@ -128,6 +131,10 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
     const doorbell = device.allocate(DOORBELL_BYTES);
     const suspicion = device.allocate(4);
     memory.push(doorbell, suspicion);
+    const links = FIRST_MESSAGE_LINK + size;
+    const stateBytes = CarrierState.bytes({ channels: shape.channels, links });
+    const state = device.allocate(stateBytes, 64);
+    memory.push(state);
     const channels: RingChannelAddresses[] = [];
     for (let channel = 0; channel < shape.channels; channel++) {
       const mirror = device.allocate(mirrorBytes, CONTROL_BYTES);
@@ -139,15 +146,22 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
         outgoing: mirror + CONTROL_BYTES,
       });
     }
+    const network: CarriedNetwork = {
+      state,
+      links,
+      layout: layoutOf(shape),
+      pair: size === 2,
+      channels,
+      doorbell,
+    };
+    const isCarried = size > 1 && device.baseAddress !== 0 && libc() !== null;
     if (size > 1) {
       const started = new SocketProxy(
         {
           buffer: device.buffer,
           baseAddress: device.baseAddress,
-          layout: layoutOf(shape),
-          channels,
+          network,
           control: area,
-          doorbell,
           calls: area + ControlBlock.fields.ringCalls.offset,
           suspicion,
           rank,
@@ -200,6 +214,7 @@ export async function openSocketTeam(parts: SocketTeamParts): Promise<Team> {
         prevDoorbell: doorbell,
       }),
       carrier: doorbell,
+      ...(isCarried ? { network } : {}),
       carryMessages: (peer, layout, places) => {
         const retry = readRetryRule(process.env);
         const timeoutMs = settings.initTimeoutMs;

@@ -5,6 +5,7 @@
 
 import type { HostDevice } from '../device/host/host-device.js';
 import type { WaitPeer } from '../device/host/waiting.js';
+import type { CarriedNetwork } from '../transport/net/carried-network.js';
 import type { MessageLinkAddresses, MessageLinkLayout } from '../transport/net/message-memory.js';
 import type { Suspicion } from '../transport/net/roll-call.js';
 import type { HostModel } from '../tuning/host/host-model.js';
@@ -53,6 +54,8 @@ export interface Team {
   carryMessages?(peer: number, layout: MessageLinkLayout, places: MessageLinkAddresses): void;
   /** Doorbell of whoever carries them. */
   readonly carrier?: number;
+  /** The connections, where waiting programs carry them too. */
+  readonly network?: CarriedNetwork;
   /** Everybody contributes bytes, everybody gets all, in rank order. */
   allGather(bytes: Uint8Array, label: string): Promise<Uint8Array[]>;
   barrier(label: string): Promise<void>;

@@ -94,6 +94,14 @@ export interface Libc {
   recvmsg(fd: number, message: number, flags: number): number;
   /** Where a buffer's first byte lies. Only shared and Wasm memory stays there. */
   addressOf(buffer: ArrayBufferView): number;
+  /**
+   * Reads from or writes to a descriptor by way of `count` structs iovec at an address. Bytes, or -1 (see errno); what
+   * they say of sockets that do not block is EAGAIN.
+   */
+  readv(fd: number, vectors: number, count: number): number;
+  writev(fd: number, vectors: number, count: number): number;
+  /** Sleeps until one of `count` structs pollfd at an address has something, or the milliseconds have passed. */
+  poll(descriptors: number, count: number, timeoutMs: number): number;
   /** Error number of the last failed call on this thread. */
   errno(): number;
 }
@@ -173,6 +181,9 @@ function load(): Libc {
     futexWake: (address) => syscall(futexNumber, address, FUTEX_WAKE, EVERYBODY, 0, 0, 0),
     // Copying nothing returns the destination, which is where the view begins.
     addressOf: (buffer) => memcpyFrom(buffer, 0, 0),
+    readv: declare('intptr_t readv(int fd, uintptr_t vectors, int count)'),
+    writev: declare('intptr_t writev(int fd, uintptr_t vectors, int count)'),
+    poll: declare('int poll(uintptr_t descriptors, unsigned long count, int timeout)'),
     errno: () => koffi.errno(),
   };
 }

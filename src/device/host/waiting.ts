@@ -14,10 +14,15 @@
  * waiter hardly yields, and while its rings are mostly in vain it naps first, for as long as the others need to
  * have their turn, and nobody can ring it.
  *
+ * Where ranks talk over sockets, a waiter carries the connections meanwhile (transport/net/link-driver.ts), and sleeps on
+ * them.
+ *
  * Nothing is allocated on the way of a wait that succeeds soon.
  */
 import { type Libc, libc } from '../../system/libc.js';
 import { isAlive, type ProcessIdentity } from '../../system/process-liveness.js';
+import { type CarriedNetwork, createDriver } from '../../transport/net/carried-network.js';
+import { type LinkDriver, TURN } from '../../transport/net/link-driver.js';
 import { armDoorbell, DOORBELL, wakeDoorbell } from './doorbell.js';
 import type { WasmMemory } from './webassembly.js';
 
@@ -34,6 +39,9 @@ const SPINS = 1000;
 
 /** The same where threads outnumber cores: whoever is waited for probably needs this very core. */
 const SPINS_CROWDED = 8;
+
+/** The same where every round looks at sockets, which takes longer than so many polls. */
+const SPINS_NETWORK = 8;
 
 /**
  * Rounds that only spin before the first yield, about 50 us: a partner that has a core of its own is back by then,
@@ -115,6 +123,8 @@ export interface WaiterSettings {
   /** Shortest and longest sleep in milliseconds. */
   sleepMs?: { readonly first: number; readonly longest: number };
   peers?: readonly WaitPeer[];
+  /** Connections to carry while waiting. */
+  network?: CarriedNetwork;
 }
 
 export interface WaiterOptions extends WaiterSettings {
@@ -152,6 +162,7 @@ export class Waiter {
   /** Length of a nap before the sleep, 0 for none. */
   readonly #napMs: number;
   readonly #release: () => void;
+  readonly #network: LinkDriver | undefined;
   #peers: readonly WaitPeer[];
   /** Index of the peer that the next look begins with. */
   #nextPeer: number;
@@ -200,10 +211,26 @@ export class Waiter {
     this.#peers = settings.peers ?? [];
     this.#nextPeer = process.pid % Math.max(1, this.#peers.length);
     this.#release = release;
+    const { network } = settings;
+    const carrier = network?.doorbell ?? 0;
+    const driver =
+      network === undefined
+        ? undefined
+        : createDriver(network, memory.memory.buffer as SharedArrayBuffer, memory.baseAddress, () =>
+            wakeDoorbell(memory, carrier),
+          );
+    this.#network = driver;
+    const spins = driver !== undefined ? SPINS_NETWORK : crowded ? SPINS_CROWDED : SPINS;
+    const wake = (doorbell: number) => wakeDoorbell(memory, doorbell >>> 0);
     this.imports = {
-      spins: settings.spins ?? (crowded ? SPINS_CROWDED : SPINS),
+      spins: settings.spins ?? spins,
       relax: (round, doorbell) => this.#relax(round, doorbell >>> 0),
-      wake: (doorbell) => wakeDoorbell(this.#memory, doorbell >>> 0),
+      wake:
+        driver === undefined
+          ? wake
+          : (doorbell) => {
+              if (doorbell >>> 0 !== carrier || driver.publish() === TURN.notOurs) wake(doorbell);
+            },
     };
   }
 
@@ -226,11 +253,13 @@ export class Waiter {
     this.#deadline = 0;
     this.#lastRound = -1;
     if (this.#wasRung) this.#judgeRing(true);
+    this.#network?.want();
   }
 
   /** After a program has run. */
   end(): void {
     if (this.#registered !== 0) this.#unregister();
+    this.#network?.end();
   }
 
   /** Makes the present wait and all later ones give up with reason `aborted`. From any thread. */
@@ -255,6 +284,11 @@ export class Waiter {
     if (doorbell !== 0 && Atomics.load(i32, (doorbell + DOORBELL.abort) >>> 2) !== 0) {
       return this.#giveUp({ kind: 'aborted' });
     }
+    if (this.#network !== undefined && this.#network.drive() === TURN.progress) {
+      // What came may not be all: waiting begins anew.
+      this.#yieldsFrom = round + 1;
+      return 0;
+    }
     const yielded = round - this.#yieldsFrom - this.#spinRounds;
     if (yielded < 0) return 0;
     if (yielded < this.#yields) {
@@ -267,6 +301,7 @@ export class Waiter {
 
   #startWait(round: number): void {
     if (this.#registered !== 0) this.#unregister();
+    this.#network?.want();
     this.#yieldsFrom = round;
     this.#nextLiveness = -1;
     this.#nextSleepMs = 0;
@@ -310,7 +345,10 @@ export class Waiter {
       return 0;
     }
     // The abort word was read before the wait: an abort rings, so it is not slept through.
-    this.#waitOn(doorbell + DOORBELL.rings, this.#seenRings, this.#untilNextCheck());
+    const sleepMs = this.#untilNextCheck();
+    if (this.#network?.sleep(sleepMs) !== true) {
+      this.#waitOn(doorbell + DOORBELL.rings, this.#seenRings, sleepMs);
+    }
     const now = Atomics.load(i32, rings);
     if (now !== this.#seenRings) {
       // Something happened: what this wait is about may follow at once, so begin with yields again.

@@ -58,16 +58,29 @@ function getStep(view: DataView, at: number): number {
   return view.getUint32(at, true) + view.getUint32(at + 4, true) * TWO_32;
 }
 
-/** A header of its own. Steps are exact up to 2^53. */
+/** Writes a header into memory. Steps are exact up to 2^53. */
+export function writeLinkFrame(
+  view: DataView,
+  at: number,
+  kind: FrameKind,
+  channel = 0,
+  bytes = 0,
+  step = 0,
+  tail = 0,
+): void {
+  view.setUint8(at, FRAME_KINDS[kind]);
+  view.setUint8(at + 1, MARK);
+  view.setUint16(at + 2, channel, true);
+  view.setUint32(at + 4, bytes, true);
+  setStep(view, at + 8, step);
+  setStep(view, at + 16, tail);
+}
+
+/** A header of its own. */
 export function encodeLinkFrame(kind: FrameKind, channel = 0, bytes = 0, step = 0, tail = 0): Uint8Array {
   const header = Buffer.allocUnsafe(FRAME_BYTES);
   const view = new DataView(header.buffer, header.byteOffset, FRAME_BYTES);
-  view.setUint8(0, FRAME_KINDS[kind]);
-  view.setUint8(1, MARK);
-  view.setUint16(2, channel, true);
-  view.setUint32(4, bytes, true);
-  setStep(view, 8, step);
-  setStep(view, 16, tail);
+  writeLinkFrame(view, 0, kind, channel, bytes, step, tail);
   return header;
 }
 

@@ -16,6 +16,14 @@ import type { FrameReader } from './frame-reader.js';
  */
 const SCRATCH_BYTES = 4096;
 
+/** What is used of Node's handle of a connection. */
+interface StreamHandle {
+  readonly fd?: number;
+  reading: boolean;
+  readStart(): number;
+  readStop(): number;
+}
+
 export class LinkSocket {
   readonly socket: Socket;
   readonly #direct: boolean;
@@ -54,6 +62,50 @@ export class LinkSocket {
     this.#onFault = onFault;
     if (!this.#direct) this.socket.on('data', (chunk) => this.#take(() => reader.push(chunk)));
     this.socket.resume();
+  }
+
+  /** The descriptor, or -1 where Node does not tell. */
+  get #fd(): number {
+    return this.#handle?.fd ?? -1;
+  }
+
+  get #handle(): StreamHandle | undefined {
+    return (this.socket as unknown as { _handle?: StreamHandle })._handle ?? undefined;
+  }
+
+  /** The event loop can let go of the connection now: it is sound, and all that was written is with the system. */
+  get canLend(): boolean {
+    const { socket } = this;
+    const isSound = !socket.destroyed && socket.readable && socket.writable;
+    const isIdle = socket.writableLength === 0 && socket.readableLength === 0;
+    return isSound && isIdle && this.#reader !== undefined && this.#fd >= 0;
+  }
+
+  /** The event loop does not read from now on; others do, with this descriptor, and go on where the reader stands. */
+  lend(): number {
+    const handle = this.#handle!;
+    handle.readStop();
+    handle.reading = false;
+    this.#reader!.save();
+    return this.#fd;
+  }
+
+  /** The event loop reads again; `unsent` is what is to be written first. */
+  takeBack(unsent: readonly Uint8Array[]): void {
+    this.#reader?.load();
+    if (this.socket.destroyed) return;
+    for (const bytes of unsent) this.socket.write(bytes);
+    const handle = this.#handle;
+    if (handle === undefined) return;
+    handle.reading = true;
+    handle.readStart();
+  }
+
+  /** Somebody else has read what is not allowed. */
+  refuse(error: unknown): void {
+    this.#take(() => {
+      throw error;
+    });
   }
 
   #space(): Uint8Array {

@@ -1,24 +1,30 @@
 /**
- * Carries the messages between this rank and one peer over a connection of their own, in both directions.
+ * Carries the messages between this rank and one peer over a connection of their own, in both directions
+ * (message-carrier.ts).
  *
- * A fragment goes from the slot that the program filled into the slot that it is for; its slot is not filled again before
- * the peer's credit has come, so no more than the slots of an inbox are under way. The end that opened the connection
- * says so when it is ready, and the other sends nothing before: it would come with the end of the handshake. A link that breaks without a goodbye,
- * or on which something comes that was not due, is trouble.
+ * The end that opened the connection says so when it is ready, and the other sends nothing before: it would come with
+ * the end of the handshake. A link that breaks without a goodbye, or on which something comes that was not due, is
+ * trouble.
  */
-import { TuttiError } from '../../errors/tutti-error.js';
+import { CarrierState, FIRST_MESSAGE_LINK, type LinkState } from './carrier-state.js';
+import { SocketOutput } from './frame-output.js';
 import { FrameReader } from './frame-reader.js';
 import { encodeLinkFrame, type LinkFrame } from './link-frame.js';
 import type { LinkSocket } from './link-socket.js';
+import { MessageCarrier } from './message-carrier.js';
 import type { MessageLinkAddresses, MessageMemory } from './message-memory.js';
 
 export interface MessageLinkOptions {
   readonly memory: MessageMemory;
   readonly addresses: MessageLinkAddresses;
+  /** Shared with programs that carry while they wait; left out where none does. */
+  readonly state?: LinkState;
   /** This end opened the connection. */
   readonly hasOpened: boolean;
   /** Lets the rank's waiting programs look again. */
   readonly wake: () => void;
+  /** From now on the peer takes what is sent. */
+  readonly onOpen?: () => void;
   /** The peer is gone, or sends nonsense. */
   readonly onTrouble: (kind: 'lost' | 'corrupt', reason: string) => void;
 }
@@ -26,11 +32,7 @@ export interface MessageLinkOptions {
 export class MessageLink {
   readonly #options: MessageLinkOptions;
   readonly #link: LinkSocket;
-  /** Fragments that have been carried, that have come, and credit that has been returned and got: 32-bit counters. */
-  #carried = 0;
-  #received = 0;
-  #returned = 0;
-  #credited = 0;
+  readonly #carrier: MessageCarrier;
   #wakeDue = false;
   #isOpen: boolean;
   #isEnding = false;
@@ -40,6 +42,9 @@ export class MessageLink {
     this.#link = link;
     this.#isOpen = options.hasOpened;
     const { socket } = link;
+    const links = FIRST_MESSAGE_LINK + 1;
+    const state = options.state ?? CarrierState.own({ channels: 0, links }).link(FIRST_MESSAGE_LINK);
+    this.#carrier = new MessageCarrier(options.memory, options.addresses, state, new SocketOutput(socket));
     let reason = 'its connection for messages ended without a goodbye';
     socket.on('error', (error) => {
       reason = `its connection for messages failed: ${error.message}`;
@@ -50,7 +55,7 @@ export class MessageLink {
     // One that waited for this rank may have been closed meanwhile.
     if (socket.closed) queueMicrotask(onClose);
     else socket.once('close', onClose);
-    link.start(new FrameReader(this.#sink), (error) => {
+    link.start(new FrameReader(this.#sink, state), (error) => {
       this.#isEnding = true;
       this.#options.onTrouble('corrupt', error instanceof Error ? error.message : String(error));
     });
@@ -58,72 +63,34 @@ export class MessageLink {
     this.look();
   }
 
+  /** Both ends have said that they are ready, and neither has said goodbye. */
+  get isOpen(): boolean {
+    return this.#isOpen && !this.#isEnding;
+  }
+
   /** Sends whatever the program has published since the last look. */
   look(): void {
-    const { memory, addresses } = this.#options;
-    const { socket } = this.#link;
-    if (!this.#isOpen || !socket.writable) return;
-    const sent = memory.counter(addresses.sent);
-    const taken = memory.counter(addresses.mirrorCredit);
-    if (sent === this.#carried && taken === this.#returned) return;
-    socket.cork();
-    while (this.#carried !== sent) {
-      const number = (this.#carried + 1) | 0;
-      const { purpose, total, bytes } = memory.fragment(addresses.mirrorSlots, number);
-      socket.write(encodeLinkFrame('data', purpose, bytes, total, number >>> 0));
-      if (bytes > 0) socket.write(memory.data(addresses.mirrorSlots, number, bytes));
-      this.#carried = number;
-    }
-    if (taken !== this.#returned) {
-      this.#returned = taken;
-      socket.write(encodeLinkFrame('credit', 0, 0, taken >>> 0));
-    }
-    socket.uncork();
+    if (this.#isOpen && this.#link.socket.writable) this.#carrier.send();
   }
 
   readonly #sink = {
     accept: (frame: LinkFrame): Uint8Array | undefined => {
-      const { memory, addresses } = this.#options;
-      if (frame.kind === 'credit') {
-        // Nobody takes more than was sent, nor less than before.
-        const ahead = (frame.step - this.#credited) | 0;
-        if (ahead < 0 || ((this.#carried - frame.step) | 0) < 0) {
-          throw refuse(
-            `it returned credit ${frame.step}; ${this.#credited >>> 0} to ${this.#carried >>> 0} were due`,
-          );
-        }
-        return undefined;
-      }
       if (frame.kind === 'goodbye' || (frame.kind === 'probe' && !this.#options.hasOpened)) return undefined;
-      if (frame.kind !== 'data') throw refuse(`it sent a frame of kind ${frame.kind} that has no place here`);
-      const due = (this.#received + 1) >>> 0;
-      const { slots, slotBytes } = memory.layout;
-      const room = (memory.counter(addresses.mirrorCredit) + slots - due) | 0;
-      if (frame.tail !== due || room < 0) throw refuse(`it sent fragment ${frame.tail}, ${due} was due`);
-      if (frame.bytes > slotBytes)
-        throw refuse(`it sent a fragment of ${frame.bytes} bytes; ${slotBytes} have room`);
-      return memory.data(addresses.slots, due, frame.bytes);
+      return this.#carrier.accept(frame);
     },
     complete: (frame: LinkFrame): void => {
-      const { memory, addresses } = this.#options;
       if (frame.kind === 'goodbye') {
         this.#isEnding = true;
         return;
       }
       if (frame.kind === 'probe') {
         this.#isOpen = true;
+        this.#options.onOpen?.();
         this.look();
         return;
       }
       this.#wakeDue = true;
-      if (frame.kind === 'credit') {
-        this.#credited = frame.step | 0;
-        memory.setCounter(addresses.credit, this.#credited);
-        return;
-      }
-      const { channel: purpose, step: total, bytes, tail } = frame;
-      this.#received = tail | 0;
-      memory.publish(addresses.slots, tail | 0, { purpose, total, bytes });
+      this.#carrier.complete(frame);
     },
     settle: (): void => {
       if (!this.#wakeDue) return;
@@ -131,6 +98,12 @@ export class MessageLink {
       this.#options.wake();
     },
   };
+
+  /** A frame that a program has received and left to the proxy. Throws when it has no place here. */
+  receiveNote(frame: LinkFrame): void {
+    this.#sink.accept(frame);
+    this.#sink.complete(frame);
+  }
 
   /** Lets what is under way arrive, says goodbye and ends the connection. */
   close(): void {
@@ -144,8 +117,4 @@ export class MessageLink {
     this.#isEnding = true;
     this.#link.socket.destroy();
   }
-}
-
-function refuse(what: string): TuttiError {
-  return new TuttiError('remoteError', what);
 }

@@ -3,9 +3,7 @@
  *
  * A program fills the slots of a mirror as if it were its successor's memory. The proxy sends each slice to the
  * successor's proxy, which writes it into the slot of its own rank and moves the tail there; credits travel
- * back on the same connection. A slot is sent from where it is: the program does not fill it again before its
- * credit has come, and that comes when the other end has all of its bytes. So no more than the slots of a
- * connection are ever under way, which bounds what waits in a socket.
+ * back on the same connection (ring-carrier.ts).
  *
  * A neighbour that is lost, says nonsense or reports trouble sets the rank's abort word; the trouble is passed on
  * around the ring, from thread to thread, since the ranks' own threads may be blocked in an operation.
@@ -13,24 +11,14 @@
  * Source: NCCL 2.30's proxy of the network transport (slots, sizes, credits).
  */
 import type { Socket } from 'node:net';
-import { TuttiError } from '../../errors/tutti-error.js';
+import { CarrierState, RING_LINKS } from './carrier-state.js';
+import { SocketOutput } from './frame-output.js';
 import { FrameReader } from './frame-reader.js';
-import { encodeLinkFrame, FRAME_BYTES, type LinkFrame, type Side } from './link-frame.js';
+import { encodeLinkFrame, type LinkFrame, type Side } from './link-frame.js';
 import type { LinkSocket } from './link-socket.js';
+import { RingCarrier, refuse } from './ring-carrier.js';
 import type { RingChannelAddresses, RingMemory } from './ring-memory.js';
 import { RollCall, type RollCallNote, type RollCallOptions } from './roll-call.js';
-
-/**
- * Most steps that a program may go beyond its published tail with its next slice: two of a slice, and up to three
- * by which counters are rounded up at its start. While there is credit for so many, it cannot wait for credit.
- */
-const NEXT_STEPS = 5;
-
-/** Slices up to so many bytes are about latency: their credits are returned only when somebody may need them. */
-const SMALL_SLICE = 4096;
-
-/** Writes of up to so many bytes are put together first: copying costs less than a list of buffers. */
-const JOINED_BYTES = 2048;
 
 /** Longest wait for the neighbours' farewell, ms: they are about to say it. */
 const FAREWELL_MS = 1000;
@@ -40,6 +28,8 @@ const FAILED_FAREWELL_MS = 200;
 export interface RingProxyOptions {
   readonly memory: RingMemory;
   readonly channels: readonly RingChannelAddresses[];
+  /** Shared with programs that carry while they wait; left out where none does. */
+  readonly state?: CarrierState;
   /** Lets the rank's waiting programs look again. */
   readonly wake: () => void;
   /**
@@ -57,27 +47,11 @@ export interface RingProxyOptions {
   readonly onTrouble: (word: number, detail: string) => void;
 }
 
-interface Channel {
-  readonly addresses: RingChannelAddresses;
-  /** Steps of the mirror that have been sent, and credits that have come back for them. */
-  sent: number;
-  credited: number;
-  /** Steps that have come, and credits returned for them. */
-  received: number;
-  returned: number;
-  /** The last slice that came was small. */
-  small: boolean;
-}
-
 interface Neighbour {
   readonly socket: Socket;
   /** It has said that it leaves: the end of its connection is no loss. */
   saidGoodbye: boolean;
   readonly closed: Promise<void>;
-}
-
-function refuse(what: string): TuttiError {
-  return new TuttiError('remoteError', what);
 }
 
 const SUSPICIONS = [undefined, 'silent', 'absent'] as const;
@@ -106,8 +80,7 @@ function decodeNote({ kind, bytes, step }: LinkFrame, size: number): RollCallNot
 
 export class RingProxy {
   readonly #options: RingProxyOptions;
-  readonly #memory: RingMemory;
-  readonly #channels: Channel[];
+  readonly #carrier: RingCarrier;
   readonly #neighbours: Record<Side, Neighbour>;
   readonly #rollCall: RollCall;
   /** Trouble that the neighbours have been told of. */
@@ -118,22 +91,26 @@ export class RingProxy {
 
   constructor(options: RingProxyOptions, links: Readonly<Record<Side, LinkSocket>>) {
     this.#options = options;
-    this.#memory = options.memory;
-    this.#channels = options.channels.map((addresses) => ({
-      addresses,
-      sent: 0,
-      credited: 0,
-      received: 0,
-      returned: 0,
-      small: false,
-    }));
     this.#neighbours = { next: this.#meet('next', links.next), prev: this.#meet('prev', links.prev) };
     this.#rollCall = new RollCall({
       ...options.rollCall,
       send: (side, note) => this.#write(side, encodeNote(note)),
     });
-    links.prev.start(new FrameReader(this.#dataSink), (error) => this.#corrupt('prev', error));
-    links.next.start(new FrameReader(this.#creditSink), (error) => this.#corrupt('next', error));
+    const { channels, memory } = options;
+    const state = options.state ?? CarrierState.own({ channels: channels.length, links: 2 });
+    this.#carrier = new RingCarrier(
+      memory,
+      channels,
+      state,
+      {
+        next: new SocketOutput(links.next.socket),
+        prev: new SocketOutput(links.prev.socket),
+      },
+      this.#isPair,
+    );
+    const [prev, next] = [state.link(RING_LINKS.prev), state.link(RING_LINKS.next)];
+    links.prev.start(new FrameReader(this.#dataSink, prev), (error) => this.#corrupt('prev', error));
+    links.next.start(new FrameReader(this.#creditSink, next), (error) => this.#corrupt('next', error));
   }
 
   #meet(side: Side, { socket }: LinkSocket): Neighbour {
@@ -165,63 +142,7 @@ export class RingProxy {
   look(): void {
     if (this.#closing !== undefined) return;
     this.#passTroubleOn();
-    this.#send();
-  }
-
-  #send(): void {
-    const { tail } = this.#memory.layout;
-    for (let index = 0; index < this.#channels.length; index++) {
-      const channel = this.#channels[index]!;
-      if (this.#memory.hasMoved(channel.addresses.outgoing + tail, channel.sent)) {
-        this.#sendSlices(index, channel);
-      }
-      this.#returnCredit(index, channel);
-    }
-  }
-
-  #returnCredit(index: number, channel: Channel): void {
-    const head = channel.addresses.credits + this.#memory.layout.head;
-    if (!this.#memory.hasMoved(head, channel.returned)) return;
-    const enough = channel.received + NEXT_STEPS <= channel.returned + this.#memory.layout.steps;
-    if (channel.small && enough) return;
-    channel.returned = this.#memory.counter(head);
-    this.#write('prev', encodeLinkFrame('credit', index, 0, channel.returned));
-  }
-
-  #sendSlices(index: number, channel: Channel): void {
-    const { layout } = this.#memory;
-    const { outgoing } = channel.addresses;
-    const tail = this.#memory.counter(outgoing + layout.tail);
-    const parts: Uint8Array[] = [];
-    let total = 0;
-    // Steps that are further back than there are slots were skipped: programs round their counters up.
-    let step = Math.max(channel.sent, tail - layout.steps);
-    let bytes = this.#memory.sliceBytes(outgoing, step);
-    while (step < tail) {
-      let end = step + 1;
-      let following: number | undefined;
-      while (end < tail) {
-        following = this.#memory.sliceBytes(outgoing, end);
-        if (following !== undefined) break;
-        end++;
-      }
-      if (bytes !== undefined) {
-        parts.push(encodeLinkFrame('data', index, bytes, step, end));
-        if (bytes > 0) parts.push(this.#memory.slice(outgoing, step, bytes));
-        total += FRAME_BYTES + bytes;
-      }
-      step = end;
-      bytes = following;
-    }
-    channel.sent = tail;
-    if (total <= JOINED_BYTES) {
-      if (total > 0) this.#write('next', Buffer.concat(parts, total));
-      return;
-    }
-    const { socket } = this.#neighbours.next;
-    socket.cork();
-    for (const part of parts) this.#write('next', part);
-    socket.uncork();
+    this.#carrier.send();
   }
 
   #write(side: Side, bytes: Uint8Array): void {
@@ -231,78 +152,59 @@ export class RingProxy {
 
   // ---- from the network into own memory ----
 
+  /** Both neighbours are one rank, whose credits come with its slices. */
+  get #isPair(): boolean {
+    return this.#options.rollCall.size === 2;
+  }
+
   readonly #dataSink = {
     accept: (frame: LinkFrame): Uint8Array | undefined => {
-      if (frame.kind !== 'data') return this.#acceptNote(frame);
-      const channel = this.#channelOf(frame);
-      const { steps, slotBytes } = this.#memory.layout;
-      const { step, tail, bytes } = frame;
-      const returned = this.#memory.counter(channel.addresses.credits + this.#memory.layout.head);
-      if (step < channel.received || tail <= step || tail > returned + steps) {
-        throw refuse(
-          `it sent steps ${step} to ${tail} of channel ${frame.channel}; ${channel.received} to ${returned + steps} were due`,
-        );
-      }
-      const room = Math.min(tail - step, steps - (step & (steps - 1))) * slotBytes;
-      if (bytes > room) throw refuse(`it sent ${bytes} bytes for step ${step}; ${room} have room`);
-      return this.#memory.slice(channel.addresses.receiver, step, bytes);
+      if (frame.kind === 'data') return this.#carrier.acceptData(frame);
+      if (frame.kind !== 'credit' || !this.#isPair) return this.#acceptNote(frame);
+      this.#carrier.acceptCredit(frame);
+      return undefined;
     },
     complete: (frame: LinkFrame): void => {
-      if (frame.kind !== 'data') {
-        this.#completeNote('prev', frame);
-        return;
-      }
-      const channel = this.#channels[frame.channel]!;
-      channel.received = frame.tail;
-      channel.small = frame.bytes <= SMALL_SLICE;
-      this.#memory.setCounter(channel.addresses.receiver + this.#memory.layout.tail, frame.tail);
-      this.#returnCredit(frame.channel, channel);
-      this.#wakeDue = true;
+      if (frame.kind === 'data') {
+        this.#carrier.completeData(frame);
+        this.#wakeDue = true;
+      } else this.#completeOther('prev', frame);
     },
     settle: (): void => this.#settle(),
   };
 
   readonly #creditSink = {
     accept: (frame: LinkFrame): undefined => {
-      if (frame.kind !== 'credit') return this.#acceptNote(frame);
-      const channel = this.#channelOf(frame);
-      // Programs round up, so a credit may run ahead of the data, but by less than all slots.
-      const most = channel.sent + this.#memory.layout.steps;
-      if (frame.step < channel.credited || frame.step > most) {
-        throw refuse(
-          `it returned credit ${frame.step} on channel ${frame.channel}; ${channel.credited} to ${most} were due`,
-        );
-      }
+      if (frame.kind !== 'credit' || this.#isPair) return this.#acceptNote(frame);
+      this.#carrier.acceptCredit(frame);
     },
-    complete: (frame: LinkFrame): void => {
-      if (frame.kind !== 'credit') {
-        this.#completeNote('next', frame);
-        return;
-      }
-      const channel = this.#channels[frame.channel]!;
-      const before = channel.credited;
-      const { head, tail, steps } = this.#memory.layout;
-      channel.credited = frame.step;
-      this.#memory.setCounter(channel.addresses.sender + head, frame.step);
-      // Looked at after the head was set: a program that goes on from here sees the new head by itself.
-      const published = this.#memory.counter(channel.addresses.outgoing + tail);
-      if (published + NEXT_STEPS > before + steps) this.#wakeDue = true;
-    },
+    complete: (frame: LinkFrame): void => this.#completeOther('next', frame),
     settle: (): void => this.#settle(),
   };
 
+  #completeOther(from: Side, frame: LinkFrame): void {
+    if (frame.kind !== 'credit') this.#completeNote(from, frame);
+    else if (this.#carrier.completeCredit(frame)) this.#wakeDue = true;
+  }
+
+  /** A frame that a program has received and left to the proxy. Throws when it has no place here. */
+  receiveNote(from: Side, frame: LinkFrame): void {
+    this.#acceptNote(frame);
+    this.#completeNote(from, frame);
+  }
+
+  /** Programs have received something. */
+  progressed(): void {
+    this.#rollCall.progressed();
+  }
+
   /** Wakes the programs once for all frames that came together. */
   #settle(): void {
+    this.#carrier.flushCredits();
     if (!this.#wakeDue) return;
     this.#wakeDue = false;
     this.#rollCall.progressed();
     this.#options.wake();
-  }
-
-  #channelOf(frame: LinkFrame): Channel {
-    const channel = this.#channels[frame.channel];
-    if (channel !== undefined) return channel;
-    throw refuse(`it sent a frame for channel ${frame.channel} of ${this.#channels.length}`);
   }
 
   #acceptNote(frame: LinkFrame): undefined {
@@ -386,7 +288,7 @@ export class RingProxy {
 
   async #close(): Promise<void> {
     const failed = this.#told !== 0;
-    if (!failed) this.#send();
+    if (!failed) this.#carrier.send();
     const sides = Object.values(this.#neighbours);
     this.#write('next', encodeLinkFrame('goodbye'));
     this.#write('prev', encodeLinkFrame('goodbye'));
