@@ -9,6 +9,7 @@
 import { CallEntry } from '../../collectives/control-block.js';
 import type { HostDevice } from '../../device/host/host-device.js';
 import { decodeTrouble, encodeTrouble, type Trouble } from '../team.js';
+import { type BoardOwner, boardsOf, delistBoard, enlistBoard } from './board-list.js';
 import { BOARD_CALLS, RankBoard } from './rank-board.js';
 
 /** One operation as all ranks must call it. */
@@ -32,7 +33,7 @@ const NUMBER = CallEntry.fields.number.offset / 4;
 const SIGNATURE = CallEntry.fields.signature.offset / 4;
 const COUNT = CallEntry.fields.count.offset / 4;
 
-const { abort: ABORT, beat: BEAT, begun: BEGUN, calls: CALLS } = RankBoard.fields;
+const { abort: ABORT, beat: BEAT, begun: BEGUN, calls: CALLS, turns: TURNS } = RankBoard.fields;
 
 /** Whether a number of operations is less than another one; they wrap after 2^32. */
 export function isBehind(one: number, other: number): boolean {
@@ -42,11 +43,30 @@ export function isBehind(one: number, other: number): boolean {
 /** Word where the calls of a board begin. */
 const callsOf = (board: number): number => (board + CALLS.offset) >>> 2;
 
+/** The operation of a number on a board; undefined where it is not there any more, or not yet. */
+export function callOn(i32: Int32Array, board: number, number: number): CallRecord | undefined {
+  return entryAt(i32, callsOf(board), number);
+}
+
+/** The turn in which an operation came that is on a board, among all communicators of its process. */
+export function turnOn(i32: Int32Array, board: number, number: number): number {
+  return i32[((board + TURNS.offset) >>> 2) + (number & (BOARD_CALLS - 1))]!;
+}
+
+/** The operation of a number on a board whose calls begin at that word. */
+function entryAt(i32: Int32Array, calls: number, number: number): CallRecord | undefined {
+  const at = calls + (number & (BOARD_CALLS - 1)) * WORDS;
+  if (Atomics.load(i32, at + NUMBER) !== number) return undefined;
+  const count = (i32[at + COUNT]! >>> 0) + i32[at + COUNT + 1]! * 2 ** 32;
+  return { signature: i32[at + SIGNATURE]! >>> 0, count };
+}
+
 function isSame(one: CallRecord, other: CallRecord): boolean {
   return one.signature === other.signature && one.count === other.count;
 }
 
 export class CallBoards {
+  readonly #host: HostDevice;
   readonly #i32: Int32Array;
   readonly #rank: number;
   /** Addresses of the ranks' boards in the heap; undefined for those that cannot be seen from here. */
@@ -56,15 +76,23 @@ export class CallBoards {
   readonly #beat: number;
   /** The ranks beside this one, and the words where their calls begin. */
   readonly #neighbours: readonly { readonly peer: number; readonly calls: number }[];
+  /** Counts the operations of all communicators of this thread. */
+  readonly #turns: { turns: number };
+  readonly #ownTurns: number;
   #begun = 0;
 
-  constructor(host: HostDevice, rank: number, boards: readonly (number | undefined)[]) {
+  /** `owner` says what the boards belong to, for ranks of other communicators. */
+  constructor(host: HostDevice, rank: number, boards: readonly (number | undefined)[], owner: BoardOwner) {
+    this.#host = host;
     this.#i32 = host.i32;
     this.#rank = rank;
     this.#boards = boards;
     const size = boards.length;
     this.#calls = callsOf(boards[rank]!);
     this.#beat = (boards[rank]! + BEAT.offset) >>> 2;
+    this.#turns = boardsOf(host);
+    this.#ownTurns = (boards[rank]! + TURNS.offset) >>> 2;
+    enlistBoard(host, boards[rank]!, owner);
     this.#neighbours = [...new Set([(rank + size - 1) % size, (rank + 1) % size])].flatMap((peer) => {
       const board = boards[peer];
       return peer === rank || board === undefined ? [] : [{ peer, calls: callsOf(board) }];
@@ -101,8 +129,10 @@ export class CallBoards {
     const number = (this.#begun + 1) | 0;
     this.#begun = number;
     const i32 = this.#i32;
-    const slot = (number & (BOARD_CALLS - 1)) * WORDS;
-    const at = this.#calls + slot;
+    const slot = number & (BOARD_CALLS - 1);
+    const at = this.#calls + slot * WORDS;
+    this.#turns.turns = (this.#turns.turns + 1) | 0;
+    i32[this.#ownTurns + slot] = this.#turns.turns;
     i32[at + SIGNATURE] = call.signature;
     i32[at + COUNT] = call.count;
     i32[at + COUNT + 1] = Math.floor(call.count / 2 ** 32);
@@ -110,30 +140,21 @@ export class CallBoards {
     Atomics.store(i32, at + NUMBER, number);
     Atomics.store(i32, (this.#boards[this.#rank]! + BEGUN.offset) >>> 2, number);
     for (const { peer, calls } of this.#neighbours) {
-      const other = this.#entry(calls, number);
+      const other = entryAt(i32, calls, number);
       if (other !== undefined && !isSame(call, other)) return { own: call, peer, other };
     }
     return undefined;
-  }
-
-  /** The operation of a number on a board whose calls begin at that word; undefined where it is not there. */
-  #entry(calls: number, number: number): CallRecord | undefined {
-    const i32 = this.#i32;
-    const at = calls + (number & (BOARD_CALLS - 1)) * WORDS;
-    if (Atomics.load(i32, at + NUMBER) !== number) return undefined;
-    const count = (i32[at + COUNT]! >>> 0) + i32[at + COUNT + 1]! * 2 ** 32;
-    return { signature: i32[at + SIGNATURE]! >>> 0, count };
   }
 
   /** Where this rank and another one, not only a neighbour, have called different things; the first that is known. */
   findMismatch(): CallMismatch | undefined {
     for (let back = BOARD_CALLS - 1; back >= 0; back--) {
       const number = (this.#begun - back) | 0;
-      const own = this.#entry(this.#calls, number);
+      const own = entryAt(this.#i32, this.#calls, number);
       if (own === undefined || number === 0) continue;
       for (const [peer, board] of this.#boards.entries()) {
         if (board === undefined) continue;
-        const other = this.#entry(callsOf(board), number);
+        const other = callOn(this.#i32, board, number);
         if (other !== undefined && !isSame(own, other)) return { own, peer, other };
       }
     }
@@ -149,6 +170,26 @@ export class CallBoards {
   /** Addresses in the heap: of this rank's board, and of all that can be reached. */
   get addresses(): { readonly own: number; readonly all: readonly number[] } {
     return { own: this.#boards[this.#rank]!, all: this.#boards.filter((board) => board !== undefined) };
+  }
+
+  /** The memory in which boards lie. */
+  get memory(): Int32Array {
+    return this.#i32;
+  }
+
+  /** Ranks of the team. */
+  get size(): number {
+    return this.#boards.length;
+  }
+
+  /** Address of a rank's board; undefined where it cannot be seen from here. */
+  boardOf(rank: number): number | undefined {
+    return this.#boards[rank];
+  }
+
+  /** This rank is gone: others do not find its board any more. */
+  close(): void {
+    delistBoard(this.#host, this.#boards[this.#rank]!);
   }
 
   /** Ends the kernels of all ranks whose boards are seen from here; the first reason stays. */

@@ -5,6 +5,7 @@ import { describeCall, listRanks } from '../diagnosis.js';
 import type { Trouble } from '../team.js';
 import type { CallMismatch, CallRecord } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
+import { crossedOrder, whereElse } from './other-calls.js';
 
 /** Two ranks called different things; names both calls. */
 export function describeCudaMismatch(
@@ -52,7 +53,12 @@ export function describeCudaTimeout(
   if (absent.length > 0) details.push(`${listRanks(absent)} did not call it`);
   if (stopped.length > 0) details.push(stoppedText(stopped));
   const suspect = stopped[0] ?? absent[0];
-  if (suspect === undefined) {
+  const elsewhere =
+    suspect === undefined
+      ? crossedOrder(calls, rank, operations)
+      : absent.map((peer) => whereElse(calls, rank, peer)).find((text) => text !== undefined);
+  if (elsewhere !== undefined) details.push(elsewhere);
+  else if (suspect === undefined) {
     details.push(
       'nobody is known to be missing: a rank may not send or receive its part, or a GPU or a stream may be busy with something else',
     );

@@ -11,6 +11,7 @@ import type { CudaDriver } from '../../device/cuda/driver.js';
 import { isReachedBy } from '../../device/cuda/foreign-memory.js';
 import { createLocalControls } from '../local-control.js';
 import { boardHeap } from './board-heap.js';
+import { teamNumber } from './board-list.js';
 import { CallBoards, isBehind } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { Allocation } from './device-buffer.js';
@@ -85,7 +86,8 @@ export function createLocalCudaTeams(
   const description = describeTeam(devices, onHost);
   const areas = ranks.map(({ area }) => area.address);
   const boards = ranks.map(({ board }) => board);
-  const calls = ranks.map((_, rank) => new CallBoards(host, rank, boards));
+  const team = teamNumber();
+  const calls = devices.map(({ index: gpu }, rank) => new CallBoards(host, rank, boards, { team, gpu }));
   const left = new Set<number>();
   const departures: (() => void)[] = [];
   const spansDevices = new Set(devices).size > 1;
@@ -162,6 +164,7 @@ export function createLocalCudaTeams(
       close: async () => {
         // Memory goes when the last rank has left: until then others may still look at it.
         if (!control.leave()) return;
+        for (const one of calls) one.close();
         const given = whenIdle(devices, () => {
           for (const one of heaps) one.close();
           for (const one of ranks) one.close();

@@ -62,6 +62,7 @@ export async function openCudaProcessTeam(
   let meeting: ProcessMeeting | undefined;
   let memory: MappedMemory | undefined;
   let messages: PeerMessages | undefined;
+  let enlisted: CallBoards | undefined;
   const post = new HandlePost();
   try {
     meeting = await meetProcesses(bootstrap, {
@@ -78,7 +79,8 @@ export async function openCudaProcessTeam(
     const { device, resources, introductions, areas, onHost, wholeLines, boards, order } = meeting;
     memory = openMapped(meeting, rank, size, post);
     const control = processControl(bootstrap, settings.timeoutMs);
-    const calls = new CallBoards(meeting.host, rank, boards);
+    const calls = new CallBoards(meeting.host, rank, boards, { team: meeting.team, gpu: device.index });
+    enlisted = calls;
     /** Operations of ranks that have left. */
     const left = new Map<number, number>();
     const departures: (() => void)[] = [];
@@ -187,6 +189,7 @@ export async function openCudaProcessTeam(
       },
       close: async (graceful) => {
         const giveBack = async () => {
+          calls.close();
           await whenIdle([device], () => {
             leave();
             memory?.closeOpened();
@@ -214,6 +217,7 @@ export async function openCudaProcessTeam(
       },
     };
   } catch (error) {
+    enlisted?.close();
     memory?.close();
     post.close();
     messages?.close();

@@ -20,6 +20,7 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import { ownIdentity } from '../../system/process-liveness.js';
 import { decodeAnnouncement, encodeAnnouncement } from '../../system/shared-memory.js';
 import { exchange } from '../process-control.js';
+import { teamNumber } from './board-list.js';
 import { checkSharing } from './gpu-team.js';
 import {
   areApart,
@@ -44,6 +45,8 @@ interface Place extends Report {
   readonly offset?: number;
   /** What rank 0 says of rings. */
   readonly order?: RingOrder | undefined;
+  /** See BoardOwner; that of rank 0 counts. */
+  readonly team: number;
 }
 
 /** How opening the areas of the others went. */
@@ -149,6 +152,8 @@ export interface ProcessMeeting {
   /** As in GpuTeam. */
   readonly wholeLines: boolean;
   readonly order: RingOrder | undefined;
+  /** See BoardOwner. */
+  readonly team: number;
   /** Addresses of the boards in the heap; only the own one where processes cannot share memory. */
   readonly boards: readonly (number | undefined)[];
   isLocal(rank: number): boolean;
@@ -237,6 +242,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
     let seen = true;
 
     let order: RingOrder | undefined;
+    let team = 0;
 
     /** Makes the areas and opens those of the others; undefined where some rank's GPU turns out not to reach one. */
     const placeAreas = async (onHost: boolean): Promise<number[] | undefined> => {
@@ -245,6 +251,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
         const { address, heapAddress } = own.area;
         return {
           address,
+          team: teamNumber(),
           ...(rank === 0
             ? {
                 order: ringOrder(introductions, {
@@ -263,6 +270,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       const places = await exchange<Place>(bootstrap, 'cuda areas', attempt(place) as Place);
       checkReports(places);
       order = places[0]!.order;
+      team = places[0]!.team;
       const blind = places.findIndex((one) => one.noBoards !== undefined);
       seen = blind < 0;
       if (onHost && !seen) {
@@ -318,6 +326,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
       onHost,
       wholeLines: !onHost && storeWholeLines(introductions),
       order,
+      team,
       boards: introductions.map(({ board }, peer) =>
         seen ? bases[peer]! + board : peer === rank ? own.board : undefined,
       ),

@@ -6,7 +6,9 @@
  *  256  statuses  what blocks of the rank's kernels leave
  * 1536  begun     operations that this rank has put on its GPU; who lags behind did not come
  * 1540  beat      changes while the rank's thread lives; pending: it has work on the GPU (both for the watchdog)
+ * 1548  next      bytes to the next board of the process (board-list.ts), and which communicator and GPU this one is of
  * 1664  calls     the latest operations, by number, for others to compare (see CallEntry)
+ *       turns     and in which turn they came among those of all communicators of the process
  * ```
  *
  * The rank's GPU reaches the board too. It takes whole pages of every system.
@@ -31,8 +33,16 @@ export const RankBoard = struct(
     begun: 'u32',
     beat: 'u32',
     pending: 'u32',
-    gap1: array('u8', 116),
+    next: 'i32',
+    /** A number of the communicator that all its ranks know; 0 while the board is in no list. */
+    team: 'u32',
+    /** The communicator's number among those that the process has opened, from 1. */
+    serial: 'u32',
+    /** Number of the GPU in its process. */
+    gpu: 'u32',
+    gap1: array('u8', 100),
     calls: array('u8', BOARD_CALLS * CallEntry.size),
+    turns: array('u32', BOARD_CALLS),
   },
   256,
 );

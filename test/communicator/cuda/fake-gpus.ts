@@ -103,6 +103,8 @@ export interface FakeOptions {
   protocol?: string;
   /** In place of looking at this machine. */
   findRings?: FindRings;
+  /** Others on the same driver, whose processes these are too. */
+  beside?: FakeGpus;
 }
 
 /** The settings that a rank's options stand for. */
@@ -134,18 +136,20 @@ export async function fakeProcesses(
     algorithm,
     protocol,
     findRings,
+    beside,
     ...rest
   } = options;
-  const fake = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
+  const fake = beside?.driver ?? new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
   for (const [name, failure] of fail ?? []) fake.failures.set(name, failure);
-  const driver = new CudaDriver(fake);
+  const driver = beside?.cudaDriver ?? new CudaDriver(fake);
   const root = await createUniqueId();
   const { id } = root;
-  const hosts: HostDevice[] = [];
+  const hosts: HostDevice[] =
+    beside?.hosts ?? gpus.map(() => new HostDevice({ heapBytes: HEAP_BYTES, localRanks: gpus.length }));
   let comms: CudaCommunicator[] = [];
   onTestFinished(async () => {
     await Promise.all(comms.map((comm) => comm.close()));
-    await Promise.all(hosts.map((host) => host.close()));
+    if (beside === undefined) await Promise.all(hosts.map((host) => host.close()));
     root.close();
   });
   const opened = await Promise.allSettled(
@@ -155,8 +159,7 @@ export async function fakeProcesses(
       const open = () => ({ driver: own, device: own.device(gpu) });
       const settings = settingsOf(options, rank);
       const programs = fakePrograms(fake, settings);
-      const host = new HostDevice({ heapBytes: HEAP_BYTES, localRanks: gpus.length });
-      hosts.push(host);
+      const host = hosts[rank]!;
       const more = {
         settings,
         programs,
@@ -171,7 +174,7 @@ export async function fakeProcesses(
   comms = opened.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
   const errors = opened.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []));
   if (errors.length > 0) throw new AggregateError(errors);
-  return { driver: fake, cudaDriver: driver, comms };
+  return { driver: fake, cudaDriver: driver, comms, hosts };
 }
 
 /** Processes whose GPUs do not reach each other's memory, or may not. */
@@ -183,6 +186,8 @@ export interface FakeGpus {
   /** The driver layer on top of it, which the communicators use. */
   readonly cudaDriver: CudaDriver;
   readonly comms: CudaCommunicator[];
+  /** Heaps of ranks that take each other for processes. */
+  readonly hosts?: HostDevice[];
 }
 
 /** Communicators of ranks on these GPUs; they are closed at the end of the test. */
@@ -190,9 +195,10 @@ export async function fakeGpus(
   gpus: readonly number[],
   options: FakeDriverOptions & FakeOptions = {},
 ): Promise<FakeGpus> {
-  const { timeoutMs = 5000, check, algorithm, protocol, env, findRings, ...rest } = options;
-  const driver = new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
-  const cudaDriver = new CudaDriver(driver);
+  const { timeoutMs = 5000, check, algorithm, protocol, env, findRings, beside, ...rest } = options;
+  const driver =
+    beside?.driver ?? new FakeDriver({ gpus: Math.max(...gpus) + 1, ranks: gpus.length, ...rest });
+  const cudaDriver = beside?.cudaDriver ?? new CudaDriver(driver);
   const comms = await createLocalCudaCommunicators(
     gpus.map((gpu) => cuda(gpu)),
     {

@@ -34,7 +34,7 @@ async function rank(options: {
 }): Promise<Rank> {
   const host = new HostDevice({ heapBytes: 8 << 20 });
   const boards = [allocateBoard(host), allocateBoard(host)];
-  const calls = new CallBoards(host, 0, boards);
+  const calls = new CallBoards(host, 0, boards, { team: 1, gpu: 0 });
   const { own: board, all } = calls.addresses;
   const { busy, busyElsewhere, timeoutMs, peer } = options;
   const watch = dog.watch({
@@ -54,7 +54,7 @@ async function rank(options: {
   });
   // The thread has heard of it.
   await new Promise((resolve) => setTimeout(resolve, 150));
-  return { calls, other: new CallBoards(host, 1, boards) };
+  return { calls, other: new CallBoards(host, 1, boards, { team: 1, gpu: 0 }) };
 }
 
 /** A process that has ended. */

@@ -6,6 +6,7 @@
  * do not come ends when its abort word is set, as on a GPU.
  */
 import { fstatSync, readFileSync } from 'node:fs';
+import { RankBoard } from '#src/communicator/cuda/rank-board.js';
 import { CUDA } from '#src/device/cuda/cuda-error.js';
 import type { DriverFunctions, Out, ProcessMemory } from '#src/device/cuda/driver-functions.js';
 import { type Launch, Machine } from '#src/kernel/interpreter/machine.js';
@@ -28,11 +29,17 @@ export interface FakeDriverOptions {
   readonly delay?: number;
   /** Threads of a warp. */
   readonly warpSize?: number;
+  /** A kernel fills its GPU: those that are launched later wait until it is over. */
+  readonly exclusive?: boolean;
 }
 
 interface Kernel {
   readonly program: Program;
   readonly rank: number;
+  /** Kernels of a team start together. */
+  readonly team: number;
+  /** When it was launched. */
+  readonly turn: number;
   readonly descriptor: Uint8Array;
   readonly abort: number;
   readonly status: number;
@@ -155,8 +162,9 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   readonly #orphans = new Set<FakeStream>();
   readonly #arrays = new Map<ArrayBufferLike, number>();
   readonly #functions = new Map<number, string>();
-  /** Ranks by their abort words. */
-  readonly #ranks = new Map<number, number>();
+  /** Abort words of the ranks of each team. */
+  readonly #ranks = new Map<number, number[]>();
+  #turns = 0;
   /** Regions of registered memory, by the pages that it consists of. */
   readonly #pages = new Map<string, number>();
   #nextArray = FIRST_ARRAY;
@@ -175,6 +183,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
       access: () => true,
       delay: 0,
       warpSize: 4,
+      exclusive: false,
       ...options,
     };
     this.retained = new Array<number>(this.#options.gpus).fill(0);
@@ -398,6 +407,14 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   cuMemHostGetDevicePointer(address: Out, host: number): number {
     address[0] = this.live.registered.get(host)?.address ?? host;
     return CUDA.success;
+  }
+  /** The number of a communicator on the board of an abort word; 0 for a word that is on none. */
+  #teamOf(abort: number): number {
+    const { team } = RankBoard.fields;
+    for (const { address, bytes, view } of this.live.registered.values()) {
+      if (abort === address && bytes >= RankBoard.size) return view.getUint32(team.offset, true);
+    }
+    return 0;
   }
   /** A word that the host may write while kernels run. */
   #hostWord(address: number): number {
@@ -640,11 +657,29 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     }
   }
 
-  #runKernels(): boolean {
+  /** Streams with a kernel at their head that has its place on the GPU. */
+  get #runnable(): FakeStream[] {
     const heads = this.#streams.filter(({ queue }) => queue[0] && isKernel(queue[0]));
-    const kernels = heads.map(({ queue }) => queue[0] as Kernel);
+    if (!this.#options.exclusive) return heads;
+    const turnOf = ({ queue }: FakeStream) => (queue[0] as Kernel).turn;
+    return heads.filter((one) =>
+      heads.every((other) => other.device !== one.device || turnOf(other) >= turnOf(one)),
+    );
+  }
+
+  #runKernels(): boolean {
+    const heads = this.#runnable;
     const aborted = (kernel: Kernel) => this.#hostWord(kernel.abort) !== 0;
-    if (new Set(kernels.map(({ rank }) => rank)).size === this.#options.ranks && !kernels.some(aborted)) {
+    const teams = new Map<number, Map<number, FakeStream>>();
+    for (const stream of heads) {
+      const { team, rank } = stream.queue[0] as Kernel;
+      if (!teams.has(team)) teams.set(team, new Map());
+      if (!teams.get(team)!.has(rank)) teams.get(team)!.set(rank, stream);
+    }
+    for (const ofTeam of teams.values()) {
+      const streams = [...ofTeam.values()];
+      const kernels = streams.map(({ queue }) => queue[0] as Kernel);
+      if (streams.length < this.#options.ranks || kernels.some(aborted)) continue;
       const launched = kernels.map((kernel) => this.#start(kernel));
       this.machine.run();
       kernels.forEach((kernel, k) => {
@@ -654,7 +689,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
           this.machine.write('u32', kernel.status + 4 * block, own.find((status) => status !== 0) ?? 0);
         }
       });
-      for (const { queue } of heads) queue.shift();
+      for (const { queue } of streams) queue.shift();
       return true;
     }
     for (const { queue } of heads) {
@@ -806,10 +841,15 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     if (descriptor! % 16 !== 0) return CUDA.invalidValue;
     const abortWord = this.#word(abort!);
     this.launches += 1;
-    if (!this.#ranks.has(abortWord)) this.#ranks.set(abortWord, this.#ranks.size % this.#options.ranks);
+    const team = this.#teamOf(abortWord);
+    if (!this.#ranks.has(team)) this.#ranks.set(team, []);
+    const ranks = this.#ranks.get(team)!;
+    if (!ranks.includes(abortWord)) ranks.push(abortWord);
     return this.#put('cuLaunchKernel', stream, {
       program,
-      rank: this.#ranks.get(abortWord)!,
+      rank: ranks.indexOf(abortWord) % this.#options.ranks,
+      team,
+      turn: ++this.#turns,
       // Everything up to the two addresses behind it.
       descriptor: this.#bytesAt(descriptor!, abort! - descriptor!).slice(),
       abort: abortWord,
@@ -861,7 +901,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   cuGraphLaunch(executable: number, stream: number): number {
     let code: number = CUDA.success;
     for (const work of this.live.executables.get(executable)!) {
-      code ||= this.#put('cuGraphLaunch', stream, work);
+      const again = isKernel(work) ? { ...work, turn: ++this.#turns } : work;
+      code ||= this.#put('cuGraphLaunch', stream, again);
     }
     return code;
   }
