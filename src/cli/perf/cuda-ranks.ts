@@ -15,7 +15,7 @@ import { readNvml } from '../../topology/detect/nvml-library.js';
 import type { Combination } from './combinations.js';
 import { CudaTestData } from './cuda-test-data.js';
 import type { DataSegment } from './data-plan.js';
-import { gpuConnections } from './gpu-connection.js';
+import { gpuConnections, reasonForHost } from './gpu-connection.js';
 import { hypercubeExchange, MessageExchange, neighbourExchange } from './message-exchange.js';
 import type { PerfRanks, Region, Sides, Timed, TimedLoop } from './perf-ranks.js';
 import type { RankPlace } from './report.js';
@@ -106,7 +106,11 @@ export class CudaRanks implements PerfRanks<GpuOperation> {
     const rooms = facts.map(([, free], rank) => (free! * MEMORY_SHARE) / 2 / sharing(gpus[rank]!.busId));
     this.room = Math.floor(Math.min(...rooms) / GRANULE) * GRANULE;
     const rings = ranks[0]?.comm.rings;
-    this.connections = [...gpuConnections(readNvml().facts, gpus), ...(rings === undefined ? [] : [rings])];
+    const unused = ranks[0]?.comm.throughHost === true ? reasonForHost(process.env) : undefined;
+    this.connections = [
+      ...gpuConnections(readNvml().facts, gpus, unused),
+      ...(rings === undefined ? [] : [rings]),
+    ];
   }
 
   static async open(

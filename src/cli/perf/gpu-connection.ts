@@ -34,11 +34,23 @@ function enumerate(items: readonly (number | string)[]): string {
   return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} and ${items.at(-1)}`;
 }
 
+/** Why data go through memory of the host. */
+export function reasonForHost(env: Readonly<Record<string, string | undefined>>): string {
+  return env.NCCL_P2P_DISABLE === '1'
+    ? 'NCCL_P2P_DISABLE=1'
+    : 'some GPUs do not reach each other, or NCCL_P2P_DISABLE=1 at some rank';
+}
+
 /**
  * One line per kind of connection among the GPUs of the ranks, in rank order; several ranks may share a GPU.
- * Undefined facts (no management library) leave what it alone knows untold.
+ * Undefined facts (no management library) leave what it alone knows untold. `unused`: why ranks use none of it, and go
+ * through memory of the host.
  */
-export function gpuConnections(facts: NvmlFacts | undefined, ofRanks: readonly ConnectedGpu[]): string[] {
+export function gpuConnections(
+  facts: NvmlFacts | undefined,
+  ofRanks: readonly ConnectedGpu[],
+  unused?: string,
+): string[] {
   const gpus = new Map<string, ConnectedGpu>();
   const sharing = new Map<string, number[]>();
   for (const [rank, gpu] of ofRanks.entries()) {
@@ -49,8 +61,16 @@ export function gpuConnections(facts: NvmlFacts | undefined, ofRanks: readonly C
   for (const [busId, ranks] of sharing) {
     if (ranks.length > 1) lines.push(`GPU ${gpus.get(busId)!.index} is shared by ranks ${enumerate(ranks)}`);
   }
-  if (facts === undefined) return lines;
-  const list = [...gpus.values()];
+  if (facts !== undefined) lines.push(...pairLines(facts, [...gpus.values()]));
+  if (unused !== undefined) {
+    lines.push(`all data go through the memory of the host (${unused}); NVLink and peer access are not used`);
+  }
+  return lines;
+}
+
+/** What connects each two of different GPUs. */
+function pairLines(facts: NvmlFacts, list: readonly ConnectedGpu[]): string[] {
+  const lines: string[] = [];
   const pairs = new Map<string, string[]>();
   for (const [i, a] of list.entries()) {
     for (const b of list.slice(i + 1)) {

@@ -121,6 +121,14 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     return this.#team.description;
   }
 
+  /**
+   * Whether all data go through memory of the host: GPUs do not reach each other's memory, or may not
+   * (NCCL_P2P_DISABLE=1).
+   */
+  get throughHost(): boolean {
+    return this.#team.onHost;
+  }
+
   /** One line on the order of rings over connections; undefined where lists ask for no such algorithm. */
   get rings(): string | undefined {
     return this.#team.rings;

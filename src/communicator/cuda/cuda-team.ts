@@ -27,6 +27,8 @@ export interface CudaTeam extends Control {
   readonly sharesThread: boolean;
   /** One line for people: how the ranks are connected. */
   readonly description: string;
+  /** Ranks meet in memory of the host, and all data go through it. */
+  readonly onHost: boolean;
   /** One line for people: in which order rings over connections go, where there are any. */
   readonly rings?: string;
   /** The areas of all ranks, at addresses of this rank's GPU. */

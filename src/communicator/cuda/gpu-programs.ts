@@ -17,8 +17,8 @@ import type { Settings } from '../settings.js';
 export type Compilable = Pick<GpuLaunch, 'key' | 'compile' | 'build'>;
 
 export interface GpuPrograms {
-  /** Sizes of the parts of an area. */
-  readonly sizes: AreaSizes;
+  /** Sizes of the parts of an area; `wholeLines` as in GpuTeam. */
+  sizesFor(wholeLines: boolean): AreaSizes;
   /** What rank `rank` launches for a call. */
   launch(team: GpuTeam, call: GpuCall, rank: number): GpuLaunch;
   /** The shape of a call whose program is chosen already. */
@@ -33,7 +33,7 @@ export interface GpuPrograms {
 
 /** The programs of collectives/gpu, compiled to PTX. */
 export const GPU_PROGRAMS: MeetingPrograms = {
-  sizes: GPU_AREA,
+  sizesFor: () => GPU_AREA,
   launch: gpuLaunch,
   shapeWith,
   messages: MESSAGE_FORM,
@@ -99,12 +99,17 @@ export function gpuProgramsFor(
 ): GpuPrograms {
   const { choices } = settings;
   if (choices.algorithm === undefined && choices.protocol === undefined) return base;
-  const connectors = base.sizes.connectors ?? connectorSizes(settings);
-  const sizes = connectors === undefined ? base.sizes : { ...base.sizes, connectors };
+  const connectors = base.sizesFor(true).connectors ?? connectorSizes(settings);
+  const sizesFor = (wholeLines: boolean): AreaSizes => {
+    const sizes = base.sizesFor(wholeLines);
+    if (connectors === undefined) return sizes;
+    return { ...sizes, connectors: wholeLines ? connectors : { ...connectors, ll128Slot: 0 } };
+  };
   return {
     ...base,
-    sizes,
+    sizesFor,
     launch: (team, call, rank) => {
+      const sizes = sizesFor(team.wholeLines);
       const { algorithm, protocol, reason } = selectOnGpu(team, call, choices);
       if (algorithm !== 'OneShot' && algorithm !== 'TwoShot') {
         return {

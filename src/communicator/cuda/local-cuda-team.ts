@@ -58,16 +58,19 @@ export function createLocalCudaTeams(
     findRings,
   } = options;
   checkSharing(devices);
-  areaLayout(devices.length, programs.sizes);
   const size = devices.length;
   const onHost = !peerToPeer || devices.some((device) => devices.some((peer) => !device.canAccess(peer)));
+  const wholeLines =
+    !onHost && devices.every((device) => devices.every((peer) => device.storesWholeLines(peer)));
+  const sizes = programs.sizesFor(wholeLines);
+  areaLayout(size, sizes);
   const host = boardHeap();
   const ranks: RankResources[] = [];
   try {
     for (const device of devices) {
       const resources = new RankResources(driver, device, host);
       ranks.push(resources);
-      resources.makeArea(size, programs.sizes, onHost);
+      resources.makeArea(size, sizes, onHost);
     }
     if (!onHost) for (const device of devices) for (const peer of devices) device.enablePeer(peer);
   } catch (error) {
@@ -75,10 +78,8 @@ export function createLocalCudaTeams(
     throw error;
   }
   const controls = createLocalControls(size, timeoutMs);
-  const wholeLines =
-    !onHost && devices.every((device) => devices.every((peer) => device.storesWholeLines(peer)));
   const order = ringOrder(devices, {
-    sizes: programs.sizes,
+    sizes,
     onHost,
     ...(findRings === undefined ? {} : { find: findRings }),
   });
@@ -115,6 +116,7 @@ export function createLocalCudaTeams(
       overlaps,
       sharesThread: size > 1,
       description,
+      onHost,
       ...(order === undefined ? {} : { rings: order.text }),
       areas,
       maps: 0,

@@ -68,7 +68,7 @@ export async function openCudaProcessTeam(
     meeting = await meetProcesses(bootstrap, {
       open,
       heap: () => host ?? boardHeap(),
-      sizes: programs.sizes,
+      sizesFor: programs.sizesFor,
       agreement: programs.agreement,
       check: settings.check,
       peerToPeer: settings.peerToPeer,
@@ -140,6 +140,7 @@ export async function openCudaProcessTeam(
       overlaps,
       sharesThread: false,
       description: describeTeam(meeting),
+      onHost,
       processes: introductions.map(({ process }, peer) => (peer === rank ? undefined : process)),
       areas,
       maps: memory?.table ?? 0,

@@ -126,8 +126,8 @@ export interface MeetingOptions {
   readonly open: () => { driver: CudaDriver; device: CudaDevice };
   /** The memory of the host to share; throws where there is none. */
   readonly heap: () => HostDevice;
-  readonly sizes: AreaSizes;
   /** See GpuPrograms. */
+  readonly sizesFor: (wholeLines: boolean) => AreaSizes;
   readonly agreement: string;
   readonly check: boolean;
   readonly peerToPeer: boolean;
@@ -166,7 +166,7 @@ export interface ProcessMeeting {
 /** Brings the ranks of a bootstrap together. Throws, at all ranks alike, what any of them has met. */
 export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOptions): Promise<ProcessMeeting> {
   const { rank, size } = bootstrap;
-  const { open, heap, sizes, agreement, check, peerToPeer, identity, descriptors, findRings } = options;
+  const { open, heap, sizesFor, agreement, check, peerToPeer, identity, descriptors, findRings } = options;
   const windows: PeerWindow[] = [];
   const opened: Held[] = [];
   let gpu: { driver: CudaDriver; device: CudaDevice } | undefined;
@@ -246,6 +246,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
 
     /** Makes the areas and opens those of the others; undefined where some rank's GPU turns out not to reach one. */
     const placeAreas = async (onHost: boolean): Promise<number[] | undefined> => {
+      const sizes = sizesFor(!onHost && storeWholeLines(introductions));
       const place = (): Place => {
         own.makeArea(size, sizes, onHost);
         const { address, heapAddress } = own.area;

@@ -1,7 +1,7 @@
 /** The lines that say what connects the GPUs of a run. */
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { gpuConnections } from '#src/cli/perf/gpu-connection.js';
+import { gpuConnections, reasonForHost } from '#src/cli/perf/gpu-connection.js';
 import { checkNvmlFacts, type NvmlDevice, type NvmlFacts } from '#src/topology/detect/nvml-facts.js';
 
 const busOf = (index: number) => `0000:${String(index + 10)}:00.0`;
@@ -49,6 +49,15 @@ describe('connections of GPUs', () => {
       'GPUs 0 and 1: the memory of the host',
     ]);
     expect(gpuConnections(undefined, [gpu(0), gpu(1)])).toEqual([]);
+  });
+
+  it('say where they are not used, and why', () => {
+    const facts = machine([[busOf(1)], [busOf(0)]]);
+    expect(gpuConnections(facts, [gpu(0), gpu(1)], reasonForHost({ NCCL_P2P_DISABLE: '1' }))).toEqual([
+      'GPUs 0 and 1: NVLink, 1 link',
+      'all data go through the memory of the host (NCCL_P2P_DISABLE=1); NVLink and peer access are not used',
+    ]);
+    expect(reasonForHost({ NCCL_P2P_DISABLE: '0' })).toMatch('some GPUs do not reach each other');
   });
 
   it('read a real machine', () => {

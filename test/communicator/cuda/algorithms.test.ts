@@ -104,7 +104,25 @@ describe('GPUs that do not reach each other', () => {
     const access = (a: number, b: number) => a === b;
     const { comms } = await fakeGpus([0, 1, 1], { algorithm, protocol, seed: 5, access });
     expect(comms[0]!.description).toContain('meet in memory of the host');
+    expect(comms.map(({ throughHost }) => throughHost)).toEqual([true, true, true]);
     await checkAllReduce(comms, 70);
+  });
+});
+
+describe('GPUs without whole lines of 128 bytes', () => {
+  it.each([
+    ['one process', fakeGpus],
+    ['processes', fakeProcesses],
+  ])('have no slots for LL128, in %s', async (_, make) => {
+    const areas: number[] = [];
+    for (const wholeLines of [true, false]) {
+      const { comms, driver } = await make([0, 1], { algorithm: 'Ring', wholeLines });
+      const sizes = [...driver.live.memory.values()].map(({ bytes }) => bytes);
+      areas.push(Math.max(...sizes.filter((bytes) => bytes !== 65536)));
+      await checkAllReduce(comms, 300);
+    }
+    // Two channels with 16384 bytes of slots for LL128.
+    expect(areas[0]! - areas[1]!).toBe(2 * 16384);
   });
 });
 

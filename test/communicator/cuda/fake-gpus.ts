@@ -53,7 +53,7 @@ export function fakePrograms(driver: FakeDriver, settings?: ProgramSettings): Gp
       ? { program: 'LL', blocks: 2, threads: 8 }
       : { program: 'Direct', blocks: 2, threads: 8, unroll: 2, residency: 1, copies: 'push' };
   const base: MeetingPrograms = {
-    sizes: SIZES,
+    sizesFor: () => SIZES,
     agreement: '',
     shapeWith,
     launch: (team: GpuTeam, call: GpuCall) => {

@@ -25,6 +25,8 @@ export interface FakeDriverOptions {
   readonly memory?: number;
   /** Whether GPU a reaches GPU b. */
   readonly access?: (a: number, b: number) => boolean;
+  /** Whether lines of 128 bytes arrive whole at other GPUs. */
+  readonly wholeLines?: boolean;
   /** Queries that streams need for every step; 0 by default. */
   readonly delay?: number;
   /** Threads of a warp. */
@@ -181,6 +183,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
       seed: 1,
       memory: 2 ** 34,
       access: () => true,
+      wholeLines: true,
       delay: 0,
       warpSize: 4,
       exclusive: false,
@@ -321,7 +324,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return CUDA.success;
   }
   cuDeviceGetP2PAttribute(value: Out, attribute: number, device: number, peer: number): number {
-    value[0] = attribute === 3 && this.#options.access(device, peer) ? 1 : 0;
+    const { access, wholeLines } = this.#options;
+    value[0] = attribute === 3 && wholeLines && access(device, peer) ? 1 : 0;
     return this.#result('cuDeviceGetP2PAttribute');
   }
   cuDevicePrimaryCtxRetain(context: Out, device: number): number {
