@@ -147,9 +147,10 @@ function checkOverlap(
   const recvEnd = recv.from + recv.bytes;
   if (send.memory !== recv.memory || send.from >= recvEnd || recv.from >= sendEnd) return;
   if (send.from === inPlaceFrom) return;
+  const distance = Math.abs(recv.from - send.from);
   throw new TuttiError(
     'invalidArgument',
-    `${call}: send (bytes ${send.from} to ${sendEnd}) and recv (bytes ${recv.from} to ${recvEnd}) overlap; ${what}`,
+    `${call}: send (${send.bytes} bytes) and recv (${recv.bytes} bytes), which begins ${distance} bytes ${recv.from < send.from ? 'before' : 'after'} it, overlap; ${what}`,
   );
 }
 

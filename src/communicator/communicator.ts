@@ -848,7 +848,7 @@ async function createHostCommunicators(size: number, options: CommunicatorOption
   if (!Number.isInteger(size) || size < 1 || size > MAX_LOCAL_RANKS) {
     throw new TuttiError(
       'invalidArgument',
-      `createLocalCommunicators: ${String(size)} ranks; it must be from 1 to ${MAX_LOCAL_RANKS}`,
+      `createLocalCommunicators: ${String(size)} ranks; it must be from 1 to ${MAX_LOCAL_RANKS}, or a list of GPUs like [cuda(0), cuda(1)]`,
     );
   }
   checkKnownOptions('createLocalCommunicators', options, COMMUNICATOR_OPTIONS);

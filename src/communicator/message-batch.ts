@@ -31,6 +31,7 @@ import {
 import type { Buffer } from './buffers.js';
 import type { Accesses, ByteRange } from './hazards.js';
 import { messageWitness } from './message-diagnosis.js';
+import { refuseOverlaps } from './message-overlaps.js';
 import type { OperationContext } from './operation-context.js';
 import { OutsideArray } from './outside-array.js';
 import { frameBytesFor, type ProgramSource } from './program-cache.js';
@@ -117,7 +118,7 @@ export class MessageBatch implements QueuedWork {
   #released = false;
 
   /**
-   * Throws `invalidUsage` when what the rank sends itself does not match what it receives, and `systemError`, keeping
+   * Throws `invalidArgument` where what is received meets another message in memory, `invalidUsage` when what the rank sends itself does not match what it receives, and `systemError`, keeping
    * nothing, when there is no memory for staging or descriptors.
    */
   constructor(context: OperationContext, messages: readonly Message[], form: StagingForm, call?: RootedCall) {
@@ -126,6 +127,15 @@ export class MessageBatch implements QueuedWork {
     this.#device = team.device;
     this.#call = call;
     this.name = call?.collective ?? nameOf(messages);
+    if (call === undefined) {
+      refuseOverlaps(
+        team.rank,
+        messages.map(({ kind, peer, buffer }) => {
+          const { buffer: memory, byteOffset: from, byteLength: bytes } = buffer;
+          return { kind, peer, memory, from, bytes };
+        }),
+      );
+    }
     const purpose: MessagePurpose = call?.collective ?? 'send';
     const reaches = form === 'pieces' && team.shared && !team.sharesThread && team.device.baseAddress !== 0;
     const placed = messages.map(({ kind, peer, buffer }): Placed => {

@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createUniqueId } from '#src/bootstrap/unique-id.js';
 import { type Collectives, Communicator, createLocalCommunicators } from '#src/communicator/communicator.js';
+import { group } from '#src/communicator/group.js';
 import { HostDevice } from '#src/device/host/host-device.js';
 import { type Expected, expectError, rejections, thrownBy } from './errors.js';
 
@@ -161,6 +162,19 @@ describe('a call is refused at once, with what is wrong and what would be right'
     await expectRefusal((to) => to.broadcast(f32(2), any(1)), { code, words: [/options must be an object/] });
   });
 
+  it('messages of a group that meet in memory', async () => {
+    for (const memory of [f32(20), comm.alloc(Float32Array, 20)]) {
+      const exchange = () => {
+        void comm.send(memory.subarray(0, 10), 0);
+        void comm.recv(memory.subarray(9, 19), 0);
+      };
+      const words =
+        'send to rank 0 (40 bytes) and recv from rank 0 (40 bytes), which begins 36 bytes after it';
+      await expect(group(exchange)).rejects.toThrow(words);
+      expect(() => comm.prepare.group(exchange)).toThrow(words);
+    }
+  });
+
   it('buffers that overlap and are not the in-place form', async () => {
     const code = 'invalidArgument';
     for (const memory of [f32(20), comm.alloc(Float32Array, 20)]) {
@@ -168,7 +182,7 @@ describe('a call is refused at once, with what is wrong and what would be right'
       await expectRefusal((to) => to.allReduce(at(0, 4), at(3, 4)), {
         code,
         words: [
-          /send \(bytes \d+ to \d+\) and recv \(bytes \d+ to \d+\) overlap; pass the same buffer twice/,
+          /send \(\d+ bytes\) and recv \(\d+ bytes\), which begins \d+ bytes (before|after) it, overlap; pass the same buffer twice/,
         ],
       });
       await expectRefusal((to) => to.reduce(at(1, 4), at(0, 4), { root: 1 }), { code, words: [/overlap/] });

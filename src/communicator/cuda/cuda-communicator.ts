@@ -197,6 +197,13 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     if (this.#recording !== undefined) {
       throw new TuttiError('invalidUsage', 'capture: a graph is being recorded already', { rank: this.rank });
     }
+    if (typeof record !== 'function') {
+      throw new TuttiError(
+        'invalidArgument',
+        `capture: what is due is a function that makes the calls, not ${String(record)}; as capture(() => { comm.allReduce(a, b); })`,
+        { rank: this.rank },
+      );
+    }
     if (record instanceof AsyncFunction) {
       throw new TuttiError(
         'invalidUsage',
@@ -238,7 +245,8 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
   }
 
   #checkUsable(what: string): void {
-    this.#failure.check();
+    // After the end of its own a communicator does not ask who else has left.
+    if (this.#closing === undefined || this.#failure.error !== undefined) this.#failure.check();
     if (this.#closing === undefined) return;
     throw new TuttiError('invalidUsage', `${what}: the communicator is closed`, { rank: this.rank });
   }

@@ -76,8 +76,12 @@ export class CudaMemory implements BufferOwner {
     const refuse = (what: string): never => {
       throw new TuttiError('invalidArgument', `wrap: ${what}`, { rank });
     };
-    const address = Number(pointer);
-    if (!Number.isSafeInteger(address) || address <= 0) refuse(`${String(pointer)} is no address`);
+    const isNumber = typeof pointer === 'number' || typeof pointer === 'bigint';
+    const address = isNumber ? Number(pointer) : Number.NaN;
+    if (!Number.isSafeInteger(address) || address <= 0) {
+      const given = isNumber ? String(pointer) : className(pointer);
+      refuse(`${given} is no address; what is due is a device pointer, as a number or BigInt`);
+    }
     if (address % ArrayType.BYTES_PER_ELEMENT !== 0) {
       refuse(
         `the address 0x${address.toString(16)} is not a multiple of the ${ArrayType.BYTES_PER_ELEMENT} bytes of an element`,

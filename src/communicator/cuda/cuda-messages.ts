@@ -19,6 +19,8 @@ function quiet(message: Promise<void>): Promise<void> {
 /** Messages that wait for the end of their group, and the promise of their calls. */
 class PendingMessages {
   readonly list: Message[] = [];
+  /** They together, once the group is over and none of them is wrong. */
+  batch: MessageBatch | undefined;
   stream: StreamHandle | undefined;
   readonly done: Promise<void>;
   resolve!: () => void;
@@ -87,6 +89,19 @@ export class CudaMessages implements GroupMember {
     else await pending.done;
   }
 
+  /** Throws what is wrong with the messages together, before any rank of the group has put one into a stream. */
+  planGroup(): void {
+    const pending = this.#pending;
+    if (pending === undefined) return;
+    try {
+      pending.batch = new MessageBatch(this.#owner.team, pending.list);
+    } catch (error) {
+      const recording = this.#owner.recording();
+      if (recording !== undefined) recording.error ??= error;
+      throw error;
+    }
+  }
+
   async submitGroup(): Promise<void> {
     const pending = this.#pending;
     this.#pending = undefined;
@@ -94,7 +109,7 @@ export class CudaMessages implements GroupMember {
     const { team, queue, completions } = this.#owner;
     const recording = this.#owner.recording();
     try {
-      const batch = new MessageBatch(team, pending.list);
+      const batch = pending.batch ?? new MessageBatch(team, pending.list);
       const stream = queue.streamOf(pending.stream);
       const launched = queue.submit(batch, stream);
       recording?.works.push(batch);

@@ -102,7 +102,7 @@ export class DeviceBuffer<B extends Buffer = Buffer> implements Disposable {
 
   /**
    * Copies all elements of a typed array here, after what the communicator was called for before. Resolves when they
-   * are here. Throws `invalidArgument` when class or length differ.
+   * are here; until then the array belongs to the copy and must not be changed. Throws `invalidArgument` when class or length differ.
    */
   async copyFrom(array: B): Promise<void> {
     this.#checkArray('copyFrom', array);
@@ -118,7 +118,8 @@ export class DeviceBuffer<B extends Buffer = Buffer> implements Disposable {
   /** The elements as a new typed array, after what the communicator was called for before. */
   async read(): Promise<B> {
     const array = new this.ArrayType(this.length);
-    await this.copyTo(array);
+    this.#checkArray('read', array);
+    await this.#owner.copyOut(this, array);
     return array;
   }
 
@@ -136,7 +137,7 @@ export class DeviceBuffer<B extends Buffer = Buffer> implements Disposable {
     if (!ArrayBuffer.isView(array) || given !== this.ArrayType.name) {
       throw new TuttiError(
         'invalidArgument',
-        `${call}: the buffer holds elements of a ${this.ArrayType.name}, the array is a ${given}`,
+        `${call}: the buffer holds elements of a ${this.ArrayType.name}; pass one of ${this.length} elements, not ${given}`,
       );
     }
     const { length } = array as Buffer;

@@ -27,6 +27,11 @@ function mayBeStream(handle: number): boolean {
   );
 }
 
+/** A handle that is none, for errors. */
+function inWords(handle: unknown): string {
+  return typeof handle === 'string' ? `'${handle}'` : String(handle);
+}
+
 export class LaunchQueue {
   readonly #team: CudaTeam;
   readonly #failure: CudaFailure;
@@ -62,7 +67,7 @@ export class LaunchQueue {
   /** The stream that a call means. Throws `invalidArgument` for one of another GPU. */
   streamOf(handle: StreamHandle | undefined): Stream {
     if (handle === undefined) return this.stream;
-    const number = Number(handle);
+    const number = typeof handle === 'number' || typeof handle === 'bigint' ? Number(handle) : Number.NaN;
     if (number === this.stream.handle) return this.stream;
     const known = this.#foreign.get(number);
     if (known !== undefined) return known;
@@ -72,8 +77,10 @@ export class LaunchQueue {
     const code = mayBeStream(number) ? device.calls.functions.cuStreamGetCtx(number, context) : -1;
     if (code !== 0 || context[0] !== device.context) {
       const what =
-        code === 0 ? `belongs to another GPU than ${device.label}` : 'is none that the driver knows';
-      throw new TuttiError('invalidArgument', `stream ${String(handle)} ${what}`, { rank });
+        code === 0
+          ? `belongs to another GPU than ${device.label}; make it with that GPU's context current`
+          : 'is none that the driver knows; pass the handle (CUstream, cudaStream_t) as a number or BigInt';
+      throw new TuttiError('invalidArgument', `stream ${inWords(handle)} ${what}`, { rank });
     }
     const stream = new ForeignStream(device, number);
     this.#foreign.set(number, stream);

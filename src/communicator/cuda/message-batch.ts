@@ -3,6 +3,7 @@ import { type GpuMessage, gpuMessages, type MessageLaunch } from '../../collecti
 import { KernelLaunch } from '../../device/cuda/kernel-launch.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { listRanks } from '../diagnosis.js';
+import { refuseOverlaps } from '../message-overlaps.js';
 import type { PreparedWork } from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
@@ -33,10 +34,20 @@ export class MessageBatch implements PreparedWork {
   readonly #messages: readonly Message[];
   readonly #launches: readonly MessageLaunch[];
 
-  /** Throws `invalidUsage` when what the rank sends itself does not match what it receives. */
+  /**
+   * Throws `invalidArgument` where what is received meets another message in memory, and `invalidUsage` when what the rank
+   * sends itself does not match what it receives.
+   */
   constructor(team: CudaTeam, messages: readonly Message[]) {
     this.#team = team;
     this.#messages = messages;
+    refuseOverlaps(
+      team.rank,
+      messages.map(({ kind, peer, buffer }) => {
+        const { address: from, byteLength: bytes } = buffer;
+        return { kind, peer, memory: undefined, from, bytes };
+      }),
+    );
     this.name = inWords(messages);
     // Names are known once peers have mapped the buffers; how messages are cut does not depend on them.
     this.#launches = this.#plan(() => 0);

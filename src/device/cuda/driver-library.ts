@@ -39,7 +39,10 @@ function lazily(library: NativeLibrary, name: keyof DriverFunctions, own: Driver
 export function openDriverLibrary(name: string = LIBRARY): DriverFunctions & ProcessMemory {
   let library: NativeLibrary;
   try {
-    library = openLibrary(name, 'no NVIDIA driver is installed');
+    library = openLibrary(
+      name,
+      'no NVIDIA driver is installed, or this container was started without its GPUs (--gpus all)',
+    );
   } catch (cause) {
     const reason = cause instanceof Error ? cause.message : String(cause);
     throw new TuttiError('unhandledCudaError', `no GPU can be used: ${reason}`, { cause });

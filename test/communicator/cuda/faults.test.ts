@@ -124,7 +124,45 @@ describe('calls', () => {
     expect(() => a!.wrap(comms[1]!.alloc(Int8Array, 1).address, Int8Array, 1)).toThrow(
       'the pointer is memory of GPU 1, but rank 0 works on GPU 0',
     );
-    expect(() => a!.wrap(Number.NaN, Int8Array, 1)).toThrow('no address');
+    expect(() => a!.wrap(Number.NaN, Int8Array, 1)).toThrow('NaN is no address');
+    expect(() => a!.wrap(`0x${memory.address.toString(16)}` as never, Int8Array, 1)).toThrow(
+      'string is no address; what is due is a device pointer, as a number or BigInt',
+    );
+    expect(() => a!.wrap(memory as never, Int8Array, 1)).toThrow('DeviceBuffer is no address');
+  });
+
+  it('refuse streams that are none, and what cannot be captured, and say what is due', async () => {
+    const { comms } = await fakeGpus([0, 1]);
+    const [a] = comms;
+    const own = a!.alloc(Float32Array, 4);
+    for (const stream of ['main', `${a!.stream}`, -1, 3n, null, {}]) {
+      await expect(a!.allReduce(own, own, { stream: stream as never })).rejects.toThrow(
+        /^stream .* is none that the driver knows; pass the handle \(CUstream, cudaStream_t\) as a number or BigInt/,
+      );
+    }
+    await expect(a!.allReduce(own, own, { stream: 'main' as never })).rejects.toThrow("stream 'main' is");
+    expect(() => a!.capture(own as never)).toThrow('capture: what is due is a function that makes the calls');
+    await expect(own.copyFrom(undefined as never)).rejects.toThrow('pass one of 4 elements, not undefined');
+    own.free();
+    await expect(own.read()).rejects.toThrow('read: the buffer was given back');
+    expect(a!.capture(() => {}).explanation).toBe('a graph of 0 calls');
+  });
+
+  it('say that they are closed once all have closed', async () => {
+    for (const start of [fakeGpus, fakeProcesses]) {
+      const { comms } = await start([0, 1]);
+      const buffers = comms.map((comm) => comm.alloc(Float32Array, 4));
+      const steps = comms.map((comm, rank) => comm.prepare.allReduce(buffers[rank]!, buffers[rank]!));
+      await Promise.all(steps.map((step) => step.start()));
+      await Promise.all(comms.map((comm) => comm.close()));
+      for (const [rank, comm] of comms.entries()) {
+        const closed = /^\w+: the communicator is closed$/;
+        await expect(comm.allReduce(buffers[rank]!, buffers[rank]!)).rejects.toThrow(closed);
+        await expect(comm.synchronize()).rejects.toThrow(closed);
+        expect(() => comm.alloc(Float32Array, 1)).toThrow(closed);
+        expect(() => steps[rank]!.run()).toThrow(closed);
+      }
+    }
   });
 
   it.each([

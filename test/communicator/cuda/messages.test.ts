@@ -49,6 +49,76 @@ describe.each([
   });
 });
 
+it('refuses messages of a group that meet in memory, and goes on', async () => {
+  const { comms } = await fakeGpus([0, 1]);
+  const buffers = comms.map((comm) => comm.alloc(Float32Array, 100));
+  const exchange = (sends: [number, number][], recvs: [number, number][]) =>
+    group(() => {
+      for (const [rank, comm] of comms.entries()) {
+        for (const part of sends) void comm.send(buffers[rank]!.subarray(...part), 1 - rank);
+        for (const part of recvs) void comm.recv(buffers[rank]!.subarray(...part), 1 - rank);
+      }
+    });
+  await expect(exchange([[0, 20]], [[19, 39]])).rejects.toThrow(
+    'send to rank 1 (80 bytes) and recv from rank 1 (80 bytes), which begins 76 bytes after it, overlap',
+  );
+  // A send in between that is shorter does not hide the long one.
+  await expect(
+    exchange(
+      [
+        [0, 50],
+        [2, 4],
+      ],
+      [
+        [40, 90],
+        [98, 100],
+      ],
+    ),
+  ).rejects.toThrow('recv from rank 1 (200 bytes), which begins 160 bytes after it, overlap');
+  await expect(
+    exchange(
+      [
+        [0, 5],
+        [0, 5],
+      ],
+      [
+        [50, 55],
+        [54, 59],
+      ],
+    ),
+  ).rejects.toThrow('recv from rank 1 (20 bytes) and recv from rank 1 (20 bytes)');
+  // What is wrong at the last rank keeps the others from beginning.
+  const wrongAtTheLast = group(() => {
+    for (const [rank, comm] of comms.entries()) {
+      void comm.send(buffers[rank]!.subarray(0, 10), 1 - rank);
+      void comm.recv(buffers[rank]!.subarray(10 - rank, 20 - rank), 1 - rank);
+    }
+  });
+  await expect(wrongAtTheLast).rejects.toMatchObject({ code: 'invalidArgument', rank: 1 });
+  // Sends may read the same, and neighbours may touch.
+  await buffers[0]!.copyFrom(new Float32Array(100).fill(7));
+  await exchange(
+    [
+      [0, 20],
+      [10, 30],
+    ],
+    [
+      [30, 50],
+      [50, 70],
+    ],
+  );
+  expect((await buffers[1]!.read()).subarray(28, 72)).toEqual(
+    Float32Array.from([0, 0, ...new Array(40).fill(7), 0, 0]),
+  );
+  // What a rank sends to itself may stay where it is.
+  await group(() => {
+    for (const [rank, comm] of comms.entries()) {
+      void comm.send(buffers[rank]!, rank);
+      void comm.recv(buffers[rank]!, rank);
+    }
+  });
+});
+
 it('refuses wrong peers, ordinary arrays and asynchronous groups', async () => {
   const { comms } = await fakeGpus([0, 0]);
   const [comm] = comms;

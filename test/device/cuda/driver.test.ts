@@ -29,7 +29,7 @@ describe('the driver', () => {
     const error = errorOf(() => openDriverLibrary('libno-such-cuda.so.1'));
     expect(error.code).toBe('unhandledCudaError');
     expect(error.message).toBe(
-      'no GPU can be used: there is no libno-such-cuda.so.1, so no NVIDIA driver is installed',
+      'no GPU can be used: there is no libno-such-cuda.so.1, so no NVIDIA driver is installed, or this container was started without its GPUs (--gpus all)',
     );
   });
 
