@@ -35,8 +35,11 @@ const LAST_TURNS = 50;
 /** Publications of small slices that wait for each other, at most. */
 const MOST_PUBLISHED = 16;
 
-/** Turns from one look at the connection that credits come on to the next. */
-const CREDIT_TURNS = 4;
+/**
+ * Turns from one look at the connection that credits come on to the next: they are rarely waited for, and those of a pair
+ * come with the slices.
+ */
+const CREDIT_TURNS = { ring: 4, pair: 32 } as const;
 
 export interface LinkDriverParts {
   readonly buffer: SharedArrayBuffer;
@@ -86,12 +89,18 @@ export class LinkDriver {
   readonly #buffers: NativeBuffers;
   readonly #ring: RingCarrier;
   readonly #lines: (Line | undefined)[] = [];
+  /** The same lines where programs may use them, and the words that say so. */
+  readonly #open: (Line | undefined)[] = [];
+  readonly #fdWords: readonly number[];
+  readonly #creditTurns: number;
   /** Structs pollfd, one for each line. */
   readonly #polled: Int32Array;
   readonly #polledAddress: number;
   #messageMemory: MessageMemory | undefined;
-  /** There may be something to send: another thread drove meanwhile, or it could wait for more. */
+  /** There may be something to send, which could wait for more. */
   #unsent = false;
+  /** Another thread had the lock. */
+  #missed = false;
   /** Publications since the last turn. */
   #published = 0;
   #turns = 0;
@@ -103,6 +112,8 @@ export class LinkDriver {
     this.#c = c;
     this.#buffers = new NativeBuffers(c);
     const { links } = parts.state.shape;
+    this.#fdWords = Array.from({ length: links }, (_, index) => parts.state.link(index).word + LINK.fd);
+    this.#creditTurns = parts.pair ? CREDIT_TURNS.pair : CREDIT_TURNS.ring;
     this.#polled = new Int32Array(new SharedArrayBuffer(links * 8));
     this.#polledAddress = c.addressOf(this.#polled);
     const memory = new RingMemory(parts.buffer, parts.layout);
@@ -208,8 +219,9 @@ export class LinkDriver {
 
   #hasLarge(): boolean {
     if (this.#ring.hasLarge()) return true;
-    for (let index = FIRST_MESSAGE_LINK; index < this.#state.shape.links; index++) {
-      if (this.#lineAt(index)?.carrier?.hasLarge() === true) return true;
+    const lines = this.#openLines();
+    for (let index = FIRST_MESSAGE_LINK; index < lines.length; index++) {
+      if (lines[index]?.carrier?.hasLarge() === true) return true;
     }
     return false;
   }
@@ -218,7 +230,8 @@ export class LinkDriver {
   drive(): number {
     const state = this.#state;
     if (state.load('owner') !== OWNER.programs) return TURN.notOurs;
-    if (!state.tryLock()) {
+    this.#missed = !state.tryLock();
+    if (this.#missed) {
       this.#unsent = true;
       return TURN.nothing;
     }
@@ -241,14 +254,15 @@ export class LinkDriver {
 
   #turn(): void {
     this.#turns++;
-    const { links } = this.#state.shape;
-    for (let index = 0; index < links; index++) {
-      const line = this.#lineAt(index);
+    const lines = this.#openLines();
+    // First what others wait for.
+    if (lines[RING_LINKS.next] !== undefined && lines[RING_LINKS.prev] !== undefined) this.#ring.send();
+    for (let index = FIRST_MESSAGE_LINK; index < lines.length; index++) lines[index]?.carrier?.send();
+    for (let index = 0; index < lines.length; index++) {
+      const line = lines[index];
       if (line === undefined) continue;
+      if (index === RING_LINKS.next && this.#turns % this.#creditTurns !== 0) continue;
       const { link } = line;
-      if (link.isPending) link.flush();
-      // Credits are rarely waited for, and those of a pair come with the slices.
-      if (index === RING_LINKS.next && this.#turns % CREDIT_TURNS !== 0) continue;
       link.reader.load();
       try {
         link.receive();
@@ -260,22 +274,18 @@ export class LinkDriver {
       link.reader.save();
       if (link.ended) this.#leave(link);
     }
-    if (this.#lines[RING_LINKS.next]!.link.fd >= 0 && this.#lines[RING_LINKS.prev]!.link.fd >= 0) {
-      this.#ring.send();
-    }
-    for (let index = FIRST_MESSAGE_LINK; index < links; index++) {
-      const line = this.#lineAt(index);
-      if (line !== undefined && line.link.fd >= 0) line.carrier!.send();
-    }
   }
 
-  #lineAt(index: number): Line | undefined {
-    const known = this.#lines[index];
-    if (known !== undefined) return known.link.fd < 0 ? undefined : known;
-    const { i32, word } = this.#state.link(index);
-    if (i32[word + LINK.fd]! < 0) return undefined;
-    this.#lines[index] = this.#openMessages(index);
-    return this.#lines[index];
+  /** Lines that programs may use; the others are undefined. */
+  #openLines(): readonly (Line | undefined)[] {
+    const { links } = this.#state.shape;
+    const { i32 } = this.#state;
+    const open = this.#open;
+    for (let index = 0; index < links; index++) {
+      if (i32[this.#fdWords[index]!]! < 0) open[index] = undefined;
+      else open[index] = this.#lines[index] ??= this.#openMessages(index);
+    }
+    return open;
   }
 
   /** The connection is the proxy's, and so are all others. */
@@ -291,8 +301,7 @@ export class LinkDriver {
     if (state.load('owner') !== OWNER.programs) return false;
     const polled = this.#polled;
     let count = 0;
-    for (let index = 0; index < state.shape.links; index++) {
-      const line = this.#lineAt(index);
+    for (const line of this.#openLines()) {
       if (line === undefined) continue;
       polled[count * 2] = line.link.fd;
       polled[count * 2 + 1] = POLLIN | (line.link.isPending ? POLLOUT : 0);
@@ -303,22 +312,28 @@ export class LinkDriver {
     return result >= 0 || this.#c.errno() === constants.errno.EINTR;
   }
 
+  /** Frames wait to be sent. */
+  #isPending(): boolean {
+    const lines = this.#openLines();
+    for (let index = 0; index < lines.length; index++) if (lines[index]?.link.isPending === true) return true;
+    return false;
+  }
+
   /** The program has ended: what could not be sent is the proxy's. */
   end(): void {
     const state = this.#state;
     if (state.load('owner') !== OWNER.programs) return;
-    for (let turns = 0; this.#unsent && turns < LAST_TURNS; turns++) {
+    // Credits for what has just come are still here.
+    const isDone = !this.#unsent && !this.#isPending();
+    for (let turns = 0; !isDone && turns < LAST_TURNS; turns++) {
       if (this.drive() === TURN.notOurs) {
         this.#parts.ring();
         return;
       }
-      if (this.#unsent) this.#c.schedYield();
+      if (!this.#missed) break;
+      this.#c.schedYield();
     }
-    let unsent = this.#unsent;
-    for (let index = 0; index < state.shape.links && !unsent; index++) {
-      unsent = this.#lineAt(index)?.link.isPending === true;
-    }
-    if (!unsent) return;
+    if (isDone || (!this.#missed && !this.#isPending())) return;
     Atomics.store(state.i32, state.word('due'), 1);
     this.#parts.ring();
   }
