@@ -3,8 +3,9 @@
  * the programs take turns, round after round, so that a disturbance of the machine meets all of them.
  * Prints a table and writes the raw times and a page to bench/results/.
  *
- * usage: node bench/host.js [--ranks 2,4,8] [--sizes 8,64K,...] [--rounds 5] [--quick] [--only ID,...] [--out FOLDER]
+ * usage: node bench/host.js [--ranks 2,4,8] [--sizes 8,64K,...] [--rounds 5] [--quick] [--sockets] [--only ID,...] [--out FOLDER]
  *   --quick   one round of short loops and no files: to see that everything runs
+ *   --sockets everybody over TCP, as on different machines; prints and writes no files
  *   --only    some of openmpi, gloo-ring, gloo-bcube, windows, arrays
  * Exit status 1 where a program failed; a missed target is a result, not a failure.
  */
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     sizes: { type: 'string' },
     rounds: { type: 'string' },
     quick: { type: 'boolean', default: false },
+    sockets: { type: 'boolean', default: false },
     only: { type: 'string' },
     out: { type: 'string', default: fileURLToPath(new URL('results', import.meta.url)) },
   },
@@ -103,12 +105,13 @@ for (const ranks of rankCounts) {
     plan,
     text: planText(plan),
     oversubscribed,
+    sockets: values.sockets,
   });
   if (failed.size > 0) process.exitCode = 1;
   const rows = summarise(contestants, times, sizes, ranks);
   const rendered = renderTable(table(contestants, rows));
   console.log(`\n${ranks} ranks, median (least-greatest) of ${rounds} rounds\n\n${rendered}\n`);
-  if (values.quick) continue;
+  if (values.quick || values.sockets) continue;
   const date = new Date().toISOString().slice(0, 10);
   const notes = [...failed.keys()].map((id) => `${id} failed and is left out.`);
   const result = { date, ranks, rounds, machine, versions, oversubscribed, plan, rows, notes };

@@ -3,9 +3,10 @@
  * scatter. The programs take turns, round after round; the table shows medians. With --out it writes raw times and a page.
  *
  * usage: node bench/messages.js [--ranks 2] [--calls sendrecv,gather,scatter] [--sizes 8,4096,...] [--rounds 7] [--scale 1]
- *                               [--out FOLDER]
+ *                               [--sockets] [--out FOLDER]
  *   --sizes   bytes that a rank sends, or of a block
  *   --scale   factor of the iterations
+ *   --sockets everybody over TCP, as on different machines; prints and writes no files
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -23,11 +24,13 @@ const { values } = parseArgs({
     sizes: { type: 'string', default: '8,1024,8192,16384,65536,262144,1048576,8388608' },
     rounds: { type: 'string', default: '7' },
     scale: { type: 'string', default: '1' },
+    sockets: { type: 'boolean', default: false },
     out: { type: 'string' },
   },
 });
 
 const ranks = Number(values.ranks);
+const { sockets } = values;
 const rounds = Number(values.rounds);
 /** About so many bytes per loop, and bounds of its iterations: short loops, many rounds. */
 const LOOP = { bytes: 400e6, most: 20_000, least: 20 };
@@ -48,9 +51,9 @@ const program = fileURLToPath(new URL('tutti-messages.js', import.meta.url));
 const oversubscribed = ranks > availableParallelism();
 
 const contestants = {
-  openmpi: (what) => runOpenMpi({ binary, ranks, text, oversubscribed, what }),
-  windows: (what) => runTutti({ section: 'windows', ranks, text, program, what }),
-  arrays: (what) => runTutti({ section: 'arrays', ranks, text, program, what }),
+  openmpi: (what) => runOpenMpi({ binary, ranks, text, oversubscribed, sockets, what }),
+  windows: (what) => runTutti({ section: 'windows', ranks, text, program, sockets, what }),
+  arrays: (what) => runTutti({ section: 'arrays', ranks, text, program, sockets, what }),
 };
 
 const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
@@ -78,7 +81,7 @@ for (const call of values.calls.split(',')) {
   });
 }
 console.log(lines.join('\n'));
-if (values.out !== undefined) {
+if (values.out !== undefined && !sockets) {
   const machine = machineFacts();
   const name = join(values.out, `messages-${ranks}-ranks-${new Date().toISOString().slice(0, 10)}`);
   mkdirSync(values.out, { recursive: true });

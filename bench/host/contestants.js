@@ -96,10 +96,13 @@ export function readTimes(out, plan) {
   return new Map(plan.map(({ size }) => [size, times.get(size).us]));
 }
 
-export async function runOpenMpi({ binary, ranks, text, oversubscribed, what = [] }) {
+/** Has tutti's ranks talk over sockets, as ranks of different machines do. */
+const WITHOUT_SHARED_MEMORY = { NCCL_P2P_DISABLE: '1', NCCL_SHM_DISABLE: '1' };
+
+export async function runOpenMpi({ binary, ranks, text, oversubscribed, sockets = false, what = [] }) {
   const folder = mkdtempSync(join(tmpdir(), 'tutti-bench-mpi-'));
-  // Shared memory only. A rank that waits gives its core away where ranks outnumber cores, as MPI advises.
-  const args = ['-n', String(ranks), '--mca', 'btl', 'self,vader'];
+  // Shared memory only, or TCP only. A rank that waits gives its core away where ranks outnumber cores, as MPI advises.
+  const args = ['-n', String(ranks), '--mca', 'btl', sockets ? 'self,tcp' : 'self,vader'];
   if (oversubscribed) args.push('--oversubscribe', '--bind-to', 'none', '--mca', 'mpi_yield_when_idle', '1');
   // Containers run as root; the launcher refuses that unless told twice.
   const env = { OMPI_ALLOW_RUN_AS_ROOT: '1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM: '1', TMPDIR: folder };
@@ -125,9 +128,9 @@ async function runGloo({ binary, algorithm, ranks, text }) {
   }
 }
 
-export async function runTutti({ section, ranks, text, program = rankProgram, what = [] }) {
+export async function runTutti({ section, ranks, text, sockets = false, program = rankProgram, what = [] }) {
   const args = ['run', '-n', String(ranks), program, ...what, section, text];
-  return await start(process.execPath, [cli, ...args], {}).done;
+  return await start(process.execPath, [cli, ...args], sockets ? WITHOUT_SHARED_MEMORY : {}).done;
 }
 
 /**

@@ -12,8 +12,11 @@ import type { LinkSocket } from './link-socket.js';
 /** Milliseconds until the next try when a connection could not be lent: the system is about to take what waits. */
 const RETRY_MS = 1;
 
-/** Milliseconds between two looks at the lock, and until it is taken from a thread that must have ended. */
-const LOCK = { lookMs: 1, mostMs: 1000 } as const;
+/**
+ * Milliseconds between two looks at the lock, and until it is taken from a thread that must have ended: at the end of a
+ * communicator threads may be, before it only where one was ended by others.
+ */
+const LOCK = { lookMs: 1, mostMs: 10_000, mostAtEndMs: 1000 } as const;
 
 /** Milliseconds without anything coming after which a waiting program's connections are taken back, to ask around. */
 const SILENCE_MS = 200;
@@ -128,8 +131,8 @@ export class LinkLending {
     clearTimeout(this.#retry);
     this.#retry = undefined;
     const wasLent = this.isLent;
-    if (wasLent) this.#lock();
     if (forGood) this.#isOver = true;
+    if (wasLent) this.#lock();
     state.store('owner', this.#isOver ? OWNER.proxyForGood : OWNER.proxy);
     state.store('wanted', 0);
     if (!wasLent) return;
@@ -159,7 +162,7 @@ export class LinkLending {
   }
 
   #lock(): void {
-    const until = performance.now() + LOCK.mostMs;
+    const until = performance.now() + (this.#isOver ? LOCK.mostAtEndMs : LOCK.mostMs);
     // Held for microseconds; only a thread that was ended in the middle of a turn never lets go.
     while (!this.#state.tryLock() && performance.now() < until) Atomics.wait(this.#nap, 0, 0, LOCK.lookMs);
   }
