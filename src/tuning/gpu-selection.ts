@@ -48,7 +48,7 @@ const MEETING: Readonly<Record<GpuShape['program'], GpuWay>> = {
   LL: { algorithm: 'OneShot', protocol: 'LL' },
   LL128: { algorithm: 'OneShot', protocol: 'LL128' },
   Lamport: { algorithm: 'OneShot', protocol: 'LL' },
-  Push: { algorithm: 'TwoShot', protocol: 'Simple' },
+  Exchange: { algorithm: 'TwoShot', protocol: 'Simple' },
   Direct: { algorithm: 'TwoShot', protocol: 'Simple' },
 };
 

@@ -3,7 +3,7 @@
  * times over shapes (program, blocks, threads, packets under way), from which the table in
  * src/collectives/gpu/shape.ts comes.
  *
- * Usage: node test/gpu/collectives.mjs [--ranks 2] [--share] [--parts check,sweep,...] [--out FILE] [--seconds N]
+ * Usage: node test/gpu/collectives.mjs [--ranks 2] [--share] [--parts check,sweep,...] [--out FILE] [--seconds N] [--rounds N]
  * `--share` puts all ranks on GPU 0. Result: one JSON object; exit status 1 when a result is wrong.
  */
 import { writeFileSync } from 'node:fs';
@@ -11,6 +11,7 @@ import { parseArgs } from 'node:util';
 import { GPU_COLLECTIVES } from '#src/collectives/gpu/call.js';
 import { gpuLaunch, launchOf } from '#src/collectives/gpu/launch.js';
 import { gpuMessages } from '#src/collectives/gpu/message-launch.js';
+import { STAGED } from '#src/collectives/gpu/names.js';
 import { shapeWith } from '#src/collectives/gpu/shape.js';
 import { ELEMENT_TYPE_NAMES, ELEMENT_TYPES } from '#src/kernel/element-types.js';
 import {
@@ -31,6 +32,7 @@ const { values } = parseArgs({
     parts: { type: 'string', default: 'check,allReduce,others' },
     out: { type: 'string' },
     seconds: { type: 'string', default: '120' },
+    rounds: { type: 'string', default: '60' },
   },
 });
 
@@ -118,7 +120,7 @@ function expected(call, inputs) {
 }
 
 /** One call with random inputs and poisoned outputs, compared bit by bit. */
-function check(call, shape, { unalign = [], inPlace = false } = {}) {
+function check(call, shape, { unalign = [], inPlace = false, staged = [] } = {}) {
   const { collective, type, count } = call;
   const { size, kind } = ELEMENT_TYPES[type];
   const blocks = hasBlocks(collective);
@@ -132,10 +134,12 @@ function check(call, shape, { unalign = [], inPlace = false } = {}) {
   const prepared = gpus.ranks.map((r, rank) => {
     const off = BigInt((unalign[rank] ?? 0) * size);
     const send = sends[rank] + off;
-    const recv = inPlace ? send : recvs[rank] + off;
+    const isInPlace = typeof inPlace === 'boolean' ? inPlace : inPlace.includes(rank);
+    const recv = isInPlace ? send : recvs[rank] + off;
     r.fill(recv, 0xa5, blocks.recv * count * size + 64);
     r.upload(send, inputs[rank]);
-    const args = { type, op: call.op, count, root: call.root, send, recv, sendName: send, recvName: recv };
+    const [sendName, recvName] = staged.includes(rank) ? [STAGED, STAGED] : [send, recv];
+    const args = { type, op: call.op, count, root: call.root, send, recv, sendName, recvName };
     return { ...gpus.prepare(rank, launchOf(team, call, shape), args), recv };
   });
   const what = `${collective} ${type} ${call.op} ${count} ${JSON.stringify(shape)} ${unalign} ${inPlace}`;
@@ -183,7 +187,9 @@ const lamport = (blocks, threads, packets = 1) => ({
   packets,
 });
 const FLOATS = ELEMENT_TYPE_NAMES.filter((type) => ELEMENT_TYPES[type].kind === 'float');
-const push = (blocks, threads, unroll) => ({ program: 'Push', blocks, threads, unroll });
+const exchange = (blocks, pairs, unroll, threads = 288) => {
+  return { program: 'Exchange', blocks, threads, pairs, unroll };
+};
 
 function checks() {
   const oneRound = [LL(9, 512, 1), LL(9, 256, 2), LL128(Math.min(most, 18), 64), LL128(9, 128)];
@@ -212,14 +218,7 @@ function checks() {
   for (const type of ELEMENT_TYPE_NAMES) {
     for (const op of ['sum', 'avg']) check({ collective, type, op, count: 777, root: 0 }, LL(7, 256, 2));
   }
-  for (const shape of [push(3, 64, 2), push(5, 512, 2), push(2, 128, 4)]) {
-    for (const count of [1, 1000, 4099, 70001]) {
-      for (const type of ['uint8', 'float16', 'float32', 'int64']) {
-        const unalign = next() < 0.5 ? [] : gpus.ranks.map(() => Math.floor(next() * 9));
-        check({ collective, type, op: 'sum', count, root: 0 }, shape, { unalign, inPlace: next() < 0.5 });
-      }
-    }
-  }
+  if (ranks === 2) checkExchange();
   for (const type of ['float32', 'bfloat16', 'float8e4m3']) {
     check({ collective, type, op: 'avg', count: 70001, root: 0 }, direct(16));
     check({ collective, type, op: 'sum', count: 5001, root: 0 }, LL(11, 512, 1));
@@ -228,6 +227,31 @@ function checks() {
   for (const count of [1, 600, 9000, 100000]) {
     const call = { collective: 'allReduce', type: 'float32', op: 'sum', count, root: 0 };
     check(call, gpuLaunch(team, call).shape);
+  }
+}
+
+/** All-reduces by an exchange of two ranks: in place on any of them, off alignment, out of reach, in many hunks. */
+function checkExchange() {
+  const one = (limit) => Math.floor(next() * limit);
+  const shapes = [
+    exchange(128, 2, 8),
+    exchange(128, 4, 4),
+    exchange(3, 1, 4, 96),
+    exchange(7, 2, 2, 160),
+    exchange(128, 3, 4, 224),
+  ];
+  for (let round = 0; round < Number(values.rounds); round++) {
+    const type = ELEMENT_TYPE_NAMES[one(ELEMENT_TYPE_NAMES.length)];
+    const shape = shapes[one(shapes.length)];
+    const count = 1 + one(round % 8 === 0 ? 1 << 18 : 1 << (4 + one(12)));
+    const odd = one(16);
+    const options = {
+      unalign: [[], [], [odd, odd], [one(16), one(16)]][one(4)],
+      inPlace: [false, false, false, true, [0], [1]][one(6)],
+      staged: [[], [], [], [one(2)]][one(4)],
+    };
+    const op = ['sum', 'avg', 'max', 'prod'][one(4)];
+    check({ collective: 'allReduce', type, op, count, root: 0 }, shape, options);
   }
 }
 
@@ -259,7 +283,14 @@ function checkLargeFloats(count, round) {
   });
 }
 
-/** Sums in place of so much data that all lines of an area are under way at a time, again and again, in all shapes. */
+/** The buffers of call `i` of a chain of an even number: in place, or there and back again. */
+function linkOf(i, rank, isApart) {
+  const [send, recv] = isApart && i % 2 === 1 ? [recvs[rank], sends[rank]] : [sends[rank], recvs[rank]];
+  const to = isApart ? recv : send;
+  return { send, recv: to, sendName: send, recvName: to };
+}
+
+/** Sums of so much data that all lines of an area are under way at a time, again and again, in all shapes. */
 function checkLarge() {
   const most = 2 * MB;
   const random32 = new Int32Array(most / 4).map(() => next() * 0x100000000);
@@ -267,10 +298,7 @@ function checkLarge() {
     LL128(128, 768),
     LL128(95, 736),
     LL128(128, 672),
-    push(128, 512, 4),
-    push(128, 256, 8),
-    push(128, 128, 16),
-    push(128, 1024, 2),
+    ...(ranks === 2 ? [exchange(128, 4, 4), exchange(128, 2, 8), exchange(96, 2, 8)] : []),
   ];
   for (let round = 0; round < 24; round++) {
     const count = Math.floor((most * (0.9 + 0.1 * next())) / 4) - 64;
@@ -282,19 +310,10 @@ function checkLarge() {
       r.upload(sends[rank], inputs[rank]);
     });
     const call = { collective: 'allReduce', type: 'int32', op: 'sum', count, root: 0 };
-    const chain = calls.map((shape) =>
+    const isApart = round % 2 === 1;
+    const chain = calls.map((shape, i) =>
       gpus.ranks.map((_, rank) => {
-        const at = sends[rank];
-        const args = {
-          type: 'int32',
-          op: 'sum',
-          count,
-          root: 0,
-          send: at,
-          recv: at,
-          sendName: at,
-          recvName: at,
-        };
+        const args = { type: 'int32', op: 'sum', count, root: 0, ...linkOf(i, rank, isApart) };
         return gpus.prepare(rank, launchOf(team, call, shape), args);
       }),
     );
@@ -317,30 +336,31 @@ function checkLarge() {
   }
 }
 
-function prepareFor(call, shape) {
+function prepareFor(call, shape, inPlace = false) {
   return gpus.ranks.map((_, rank) =>
     gpus.prepare(rank, launchOf(team, call, shape), {
       type: call.type,
       op: call.op,
       count: call.count,
       root: call.root,
-      send: sends[rank],
+      send: inPlace ? recvs[rank] : sends[rank],
       recv: recvs[rank],
-      sendName: sends[rank],
+      sendName: inPlace ? recvs[rank] : sends[rank],
       recvName: recvs[rank],
     }),
   );
 }
 
 /** Time of a call in a shape, as one row of the report. */
-function time(call, shape, bytes, { stream = false } = {}) {
+function time(call, shape, bytes, { stream = false, inPlace = false } = {}) {
   if (Date.now() > deadline) return;
-  const prepared = prepareFor(call, shape);
+  const prepared = prepareFor(call, shape, inPlace);
   const what = `${call.collective} of ${bytes} bytes, ${JSON.stringify(shape)}`;
   const small = bytes <= 2 * MB;
   const us = gpus.timeGraph(prepared, what, { calls: 20, launches: small ? 10 : bytes <= 32 * MB ? 2 : 1 });
   const row = { collective: call.collective, bytes, shape, graph: Number(us.toFixed(3)) };
   if (gpus.overlap) row.overlap = true;
+  if (inPlace) row.inPlace = true;
   if (stream) row.stream = Number(gpus.timeStream(prepared, what, small ? 200 : 20).toFixed(3));
   report.rows.push(row);
 }
@@ -352,7 +372,7 @@ function fillRandom() {
   });
 }
 
-/** In-place sums one behind the other in different shapes, without a meeting on the host: each doubles the values. */
+/** Sums one behind the other in different shapes, without a meeting on the host: each doubles the values. */
 function checkChains() {
   const type = 'int32';
   const shapes = [
@@ -366,8 +386,7 @@ function checkChains() {
     direct(1),
     LL128(9, 64),
     LL128(5, 128),
-    push(2, 128, 2),
-    push(7, 512, 2),
+    ...(ranks === 2 ? [exchange(2, 2, 2), exchange(7, 4, 2), exchange(5, 3, 4, 224)] : []),
   ];
   for (let round = 0; round < 40; round++) {
     const count = 1 + Math.floor(next() * 4000);
@@ -379,10 +398,10 @@ function checkChains() {
     gpus.ranks.forEach((r, rank) => {
       r.upload(sends[rank], inputs[rank]);
     });
-    const chain = calls.map((shape) =>
+    const isApart = round % 2 === 1;
+    const chain = calls.map((shape, i) =>
       gpus.ranks.map((_, rank) => {
-        const at = sends[rank];
-        const args = { type, op: 'sum', count, root: 0, send: at, recv: at, sendName: at, recvName: at };
+        const args = { type, op: 'sum', count, root: 0, ...linkOf(i, rank, isApart) };
         return gpus.prepare(rank, launchOf(team, call, shape), args);
       }),
     );
@@ -581,22 +600,25 @@ function sweep128() {
   }
 }
 
-function sweepPush() {
-  gpus.overlap = true;
+const EXCHANGES = [exchange(128, 2, 8), exchange(128, 4, 4), exchange(128, 3, 5), exchange(112, 2, 8)];
+
+/** The all-reduce of two ranks by an exchange beside what was before it, again and again in turns. */
+function sweepExchange() {
   const direct132 = { ...direct(132, 2, 'push', 1), threads: 1024 };
-  for (const bytes of [8 * MB, 16 * MB, 32 * MB, 512 * MB]) {
+  for (const bytes of [4 * MB, 8 * MB, 16 * MB, 32 * MB, 64 * MB, 128 * MB, 512 * MB]) {
     const call = { collective: 'allReduce', type: 'float32', op: 'sum', count: bytes / 4, root: 0 };
-    for (const shape of [
-      push(128, 512, 4),
-      push(128, 256, 8),
-      push(128, 320, 6),
-      push(132, 256, 6),
-      push(128, 128, 16),
-      push(64, 512, 8),
-    ]) {
-      time(call, shape, bytes, { stream: true });
+    const old = bytes >= 96 * MB ? direct(264, 4) : bytes >= 16 * MB ? direct132 : direct(132, 4);
+    for (const overlap of [true, false]) {
+      gpus.overlap = overlap;
+      for (let again = 0; again < 2; again++) {
+        time(call, old, bytes, { stream: true });
+        for (const shape of EXCHANGES) time(call, shape, bytes, { stream: true });
+      }
     }
-    time(call, direct132, bytes, { stream: true });
+    gpus.overlap = false;
+    for (const shape of [old, EXCHANGES[0]]) {
+      time(call, shape, bytes, { stream: true, inPlace: true });
+    }
   }
 }
 
@@ -847,7 +869,8 @@ try {
     if (part === 'lamport') sweepLamport(fillRandom());
     if (part === 'engines') sweepEngines(fillRandom());
     if (part === 'others128') sweepOthers128();
-    if (part === 'push') sweepPush(fillRandom());
+    if (part === 'checkExchange') checkExchange();
+    if (part === 'exchange') sweepExchange(fillRandom());
     if (part === 'link') probeLink(fillRandom());
     if (part === 'chosen') chosen(fillRandom());
     if (part === 'tune') tune(fillRandom());
@@ -863,7 +886,7 @@ report.seconds.all = (Date.now() - clock) / 1000;
 if (values.out !== undefined) writeFileSync(values.out, JSON.stringify(report));
 const best = new Map();
 for (const row of report.rows) {
-  const key = `${row.collective} ${row.bytes}${row.overlap ? ' overlap' : ''}`;
+  const key = `${row.collective} ${row.bytes}${row.overlap ? ' overlap' : ''}${row.inPlace ? ' in place' : ''}`;
   const list = best.get(key) ?? [];
   list.push(row);
   best.set(key, list);
@@ -871,10 +894,10 @@ for (const row of report.rows) {
 for (const [key, list] of best) {
   list.sort((a, b) => a.graph - b.graph);
   if (list[0].skewed !== undefined) console.log(`  skewed ${list[0].skewed}`);
-  const text = list.slice(0, 3).map(({ graph, stream, shape: s }) => {
+  const text = list.slice(0, process.env.ROWS ?? 3).map(({ graph, stream, shape: s }) => {
     const form =
       s.program !== 'Direct'
-        ? `${s.program} ${s.blocks}x${s.threads}x${s.lines ?? s.unroll ?? s.packets ?? 'n'}`
+        ? `${s.program} ${s.blocks}x${s.threads}x${s.lines ?? s.unroll ?? s.packets ?? 'n'}${s.pairs === undefined ? '' : ` ${s.pairs} pairs`}`
         : `D ${s.blocks} u${s.unroll} ${s.copies} r${s.residency}`;
     return `${graph}${stream === undefined ? '' : ` (${stream})`} ${form}`;
   });

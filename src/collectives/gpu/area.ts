@@ -15,12 +15,14 @@
  * lamport  [block][bank][peer]      packets of `peer` (lamport-lines.ts), all zeros between calls
  * pairs    [channel][peer]          Pair: state and inbox of messages (send and receive) from `peer`
  * pushes   [block][warp][peer]      PushState: how far pushes between warps of two ranks are
+ * exchanges [block][pair]            ExchangeState: how far the peer is in an exchange
+ * first    [block][meeting][pair]   units that the peer pushes ahead of the meeting
  * stage                             copies of buffers that peers cannot reach, shared out by each launch
  * connectors                        of rings, trees and PAT, where they are asked for (connectors.ts)
  * ```
  *
  * Where a rank keeps something for each of the others (lines), these are numbered by their distance: the next rank is 0.
- * Sizes: two ranks need less than 25 MB each without connectors.
+ * Sizes: two ranks need less than 27 MB each without connectors.
  */
 
 import { TuttiError } from '../../errors/tutti-error.js';
@@ -59,6 +61,8 @@ export interface AreaSizes {
   readonly pairBankBytes: number;
   /** LL128 lines of one bank of a pair's channel, bytes, a multiple of those of a chunk. */
   readonly pairBank128Bytes: number;
+  /** First units of an exchange of a block, for two meetings. */
+  readonly firstBytes: number;
   /** The stage, for sending and receiving together. */
   readonly stageBytes: number;
   /** Absent: none. */
@@ -75,6 +79,7 @@ export const GPU_AREA: AreaSizes = {
   pairChannels: PAIR_CHANNELS,
   pairBankBytes: 8 * 1024,
   pairBank128Bytes: 16 * 1024,
+  firstBytes: 16 * 1024,
   stageBytes: 8 * 1024 * 1024,
 };
 
@@ -84,6 +89,9 @@ const LEAST_SLOT_BYTES = 32 * LINE_BYTES;
 /** Words of different blocks and peers do not share a line of the second-level cache. */
 const CACHE_LINE = 128;
 
+/** Most pairs of warps of a block in an exchange: their words are one packet. */
+export const EXCHANGE_PAIRS = 4;
+
 /** What a block remembers from launch to launch. */
 export const BlockState = struct(
   'BlockState',
@@ -92,6 +100,9 @@ export const BlockState = struct(
     round: 'u32',
     /** Number of the last meeting of direct programs. */
     meeting: 'u32',
+    gap: array('u8', 8),
+    /** Units that the pairs of warps of an exchange have pushed. */
+    pushed: array('u32', EXCHANGE_PAIRS),
   },
   CACHE_LINE,
 );
@@ -107,6 +118,16 @@ export const PushState = struct(
     arrived: 'u32',
     /** Number of the last step of this rank. */
     done: 'u32',
+  },
+  32,
+);
+
+/** What the peer tells a pair of warps of an exchange. */
+export const ExchangeState = struct(
+  'ExchangeState',
+  {
+    /** Units that it has pushed. */
+    arrived: 'u32',
   },
   32,
 );
@@ -165,6 +186,8 @@ export interface AreaLayout {
   /** From the pair of one peer to the next. */
   readonly pairStride: number;
   readonly pushes: number;
+  readonly exchanges: number;
+  readonly first: number;
   readonly stage: number;
   readonly connectors: ConnectorLayout;
   /** Size of the whole area. */
@@ -199,7 +222,9 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
   const lamport = lines128 + sizes.llBlocks * 2 * peers * slot128Bytes;
   const pairs = lamport + sizes.llBlocks * 2 * peers * slotLamportBytes;
   const pushes = round(pairs + sizes.pairChannels * peers * pairStride, CACHE_LINE);
-  const stage = round(pushes + sizes.blocks * PUSH_WARPS * peers * PushState.size, CACHE_LINE);
+  const exchanges = round(pushes + sizes.blocks * PUSH_WARPS * peers * PushState.size, CACHE_LINE);
+  const first = round(exchanges + sizes.llBlocks * EXCHANGE_PAIRS * ExchangeState.size, CACHE_LINE);
+  const stage = first + (ranks === 2 ? sizes.llBlocks * sizes.firstBytes : 0);
   const connectors = connectorLayout(ranks, sizes.connectors, round(stage + sizes.stageBytes, CACHE_LINE));
   const bytes = connectors.end;
   return {
@@ -217,6 +242,8 @@ export function areaLayout(ranks: number, sizes: AreaSizes = GPU_AREA): AreaLayo
     pairs,
     pairStride,
     pushes,
+    exchanges,
+    first,
     stage,
     connectors,
     bytes,

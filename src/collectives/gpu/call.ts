@@ -72,12 +72,14 @@ export type GpuShape =
       readonly packets: number;
     }
   | {
-      /** All-reduce only. */
-      readonly program: 'Push';
+      /** All-reduce of two ranks only. */
+      readonly program: 'Exchange';
       readonly blocks: number;
       /** Whole warps. */
       readonly threads: number;
-      /** Packets of a thread in a hunk. */
+      /** Warps that push, and as many that combine. */
+      readonly pairs: number;
+      /** Packets of a thread in a unit. */
       readonly unroll: number;
     }
   | {

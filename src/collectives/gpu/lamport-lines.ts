@@ -20,6 +20,25 @@ import { type ThreadPlace, threadPlaces } from './thread-places.js';
 const PACKET = 16;
 const ALL_ONES = 0xffffffffffffffffn;
 
+/** The packet without halves that would look empty: what is sent, and what its own rank computes with too. */
+export function sendableOf(k: KernelBuilder, value: Value<'packet'>, elementBytes: number): Value<'packet'> {
+  const sign = 1n << BigInt(8 * elementBytes - 1);
+  const [low, high] = [value.half(0), value.half(1)].map((half) =>
+    k.select(half.eq(ALL_ONES), k.u64(ALL_ONES ^ sign), half),
+  ) as [Value<'u64'>, Value<'u64'>];
+  return k.packet(low, high);
+}
+
+/** A packet as it travels, and the same back again. */
+export function lineOf(k: KernelBuilder, value: Value<'packet'>): Value<'packet'> {
+  return k.packet(value.half(0).not(), value.half(1).not());
+}
+
+/** What a slot holds before a line comes. */
+export function emptyOf(k: KernelBuilder): Value<'packet'> {
+  return k.packet(0n, 0n);
+}
+
 export class LamportLines implements RoundLines<'packet'> {
   readonly #k: KernelBuilder;
   readonly #elementBytes: number;
@@ -69,21 +88,13 @@ export class LamportLines implements RoundLines<'packet'> {
 
   /** The data without halves that would look empty. */
   sendable(values: readonly Value<'packet'>[]): Value<'packet'>[] {
-    const k = this.#k;
-    const sign = 1n << BigInt(8 * this.#elementBytes - 1);
-    return values.map((value) => {
-      const [low, high] = [value.half(0), value.half(1)].map((half) =>
-        k.select(half.eq(ALL_ONES), k.u64(ALL_ONES ^ sign), half),
-      ) as [Value<'u64'>, Value<'u64'>];
-      return k.packet(low, high);
-    });
+    return values.map((value) => sendableOf(this.#k, value, this.#elementBytes));
   }
 
   push(outbox: Value<'ptr'>, values: readonly Value<'packet'>[]): void {
     const k = this.#k;
     this.#places.forEach(({ at, active }, u) => {
-      const packet = k.packet(values[u]!.half(0).not(), values[u]!.half(1).not());
-      k.if(active, () => k.store('packet', outbox.offset(at), packet, { order: 'volatile' }));
+      k.if(active, () => k.store('packet', outbox.offset(at), lineOf(k, values[u]!), { order: 'volatile' }));
     });
   }
 
@@ -103,13 +114,13 @@ export class LamportLines implements RoundLines<'packet'> {
       });
       return all;
     });
-    const empty = k.packet(0n, 0n);
+    const empty = emptyOf(k);
     for (const inbox of inboxes) {
       for (const { at, active } of this.#places) {
         k.if(active, () => k.store('packet', inbox.offset(at), empty, { order: 'volatile' }));
       }
     }
-    return rows.map((row) => row.map((line) => k.packet(line.half(0).not(), line.half(1).not())));
+    return rows.map((row) => row.map((line) => lineOf(k, line)));
   }
 
   combine(rows: readonly (readonly Value<'packet'>[])[], combine: DirectArithmetic): Value<'packet'>[] {

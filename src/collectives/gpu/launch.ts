@@ -13,12 +13,12 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import { ELEMENT_TYPES, type ElementType, REDUCE_OPS } from '../../kernel/element-types.js';
 import type { Program, Traits } from '../../kernel/ir.js';
 import { CHUNK128_BYTES, CHUNK128_DATA } from '../warp-chunk.js';
-import { type AreaSizes, areaLayout, GPU_AREA, LINE_BYTES, LINE_DATA } from './area.js';
+import { type AreaSizes, areaLayout, EXCHANGE_PAIRS, GPU_AREA, LINE_BYTES, LINE_DATA } from './area.js';
 import { callBytes, GPU_COLLECTIVES, type GpuCall, type GpuShape, type GpuTeam } from './call.js';
 import { directGpu } from './direct.js';
+import { exchangeAllReduce, exchangeBytes, exchangeWarps } from './exchange.js';
 import { lowLatency } from './low-latency.js';
 import { oneRound } from './one-round.js';
-import { pushAllReduce, pushStageBytes } from './push.js';
 import { expectedMicroseconds, gpuShape, LAMPORT_THREADS, mayOverlap } from './shape.js';
 import { type GpuArguments, gpuWork, writeGpuWork } from './work.js';
 
@@ -119,7 +119,8 @@ export function launchOf(
   const { collective } = call;
   const { blocks, threads } = shape;
   const overlap = mayOverlap(team, call);
-  const most = shape.program === 'Push' || shape.program === 'Direct' ? sizes.blocks : sizes.llBlocks;
+  const isLarge = shape.program === 'Exchange' || shape.program === 'Direct';
+  const most = isLarge ? sizes.blocks : sizes.llBlocks;
   if (blocks > most)
     throw new TuttiError('internalError', `${blocks} blocks; the areas are made for ${most}`);
   const reduces = collective === 'allReduce' || collective === 'reduce' || collective === 'reduceScatter';
@@ -180,18 +181,22 @@ export function launchOf(
       const build = (traits: Traits) => oneRound(traits, { ...parameters, lines: { packets } });
       return launch(share, [packets], build, { threads: LAMPORT_THREADS });
     }
-    case 'Push': {
-      const { unroll } = shape;
-      const stage = pushStageBytes(ranks, blocks, threads, unroll);
-      if (collective !== 'allReduce' || threads % WARP !== 0 || stage > sizes.stageBytes) {
+    case 'Exchange': {
+      const { pairs, unroll } = shape;
+      const { stage, first, last } = exchangeBytes(blocks, threads, pairs, unroll);
+      const isWhole = threads % WARP === 0 && threads >= exchangeWarps(pairs) * WARP;
+      const isFew = pairs <= EXCHANGE_PAIRS && blocks <= sizes.llBlocks;
+      const fits = stage <= sizes.stageBytes && first <= sizes.firstBytes && last <= slotLamportBytes;
+      if (collective !== 'allReduce' || ranks !== 2 || !isWhole || !isFew || !fits) {
         throw new TuttiError(
           'internalError',
-          `${collective} by pushes of ${threads} threads with ${unroll} packets, which take ${stage} bytes of a stage of ${sizes.stageBytes}`,
+          `${collective} of ${ranks} ranks by an exchange of ${blocks} blocks of ${threads} threads in ${pairs} pairs with ${unroll} packets, which takes ${stage} bytes of a stage of ${sizes.stageBytes}, ${first} of ${sizes.firstBytes} for first units and ${last} of ${slotLamportBytes} for last ones`,
         );
       }
       const blocksPerMultiprocessor = Math.max(1, Math.ceil(blocks / team.multiprocessors));
-      const build = (traits: Traits) => pushAllReduce(traits, { reduction, ranks, threads, unroll, sizes });
-      return launch(0, [threads, unroll, blocksPerMultiprocessor], build, {
+      const build = (traits: Traits) =>
+        exchangeAllReduce(traits, { reduction, addressing, threads, pairs, unroll, sizes });
+      return launch(0, [addressing, threads, pairs, unroll, blocksPerMultiprocessor], build, {
         threads,
         blocksPerMultiprocessor,
       });

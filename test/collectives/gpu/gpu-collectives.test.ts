@@ -73,6 +73,15 @@ const direct = (blocks: number, threads: number, copies: Copies = 'push'): GpuSh
   copies,
 });
 
+/** Of two ranks. */
+const exchange = (next: () => number): GpuShape => ({
+  program: 'Exchange',
+  blocks: pick([1, 2], next),
+  threads: 160,
+  pairs: pick([1, 2], next),
+  unroll: pick([1, 2], next),
+});
+
 const REDUCTIONS = new Set<GpuCollective>(['allReduce', 'reduceScatter', 'reduce']);
 
 function randomShape(collective: GpuCollective, next: () => number): GpuShape {
@@ -91,7 +100,8 @@ function mostBytes(shape: GpuShape): number {
   if (shape.program === 'Lamport') return shape.blocks * shape.threads * shape.packets * 16;
   if (shape.program === 'LL' && shape.lines !== undefined)
     return shape.blocks * shape.threads * shape.lines * 8;
-  return shape.program === 'Push' ? shape.blocks * shape.threads * 80 : 160;
+  if (shape.program === 'Exchange') return shape.blocks * shape.threads * shape.unroll * 40;
+  return 160;
 }
 
 function randomCall(
@@ -249,27 +259,45 @@ describe('LL128 lines', () => {
   });
 });
 
-describe('the all-reduce by pushes', () => {
-  it('combines any type and size between 2 and 3 ranks, again and again', () => {
+describe('the all-reduce of two ranks by an exchange', () => {
+  it('combines any type and size, again and again, in place on any ranks and off alignment', () => {
     const runs = explore(
       (machine) => {
         const next = random(machine.seed + 1);
-        const ranks = pick([2, 3], next);
         const calls = Array.from({ length: 3 }, () => {
-          const shape: GpuShape = {
-            program: 'Push',
-            blocks: pick([1, 2], next),
-            threads: pick([32, 64], next),
-            unroll: 2,
+          const call = randomCall(2, next, 'allReduce', exchange(next));
+          const { size } = ELEMENT_TYPES[call.type];
+          const odd = Math.floor((next() * 16) / size);
+          return {
+            ...call,
+            inPlace: pick([false, false, true, [0], [1]], next),
+            unalign: pick([[0, 0], [odd, odd], call.unalign!], next),
+            staged: pick([[], [], [0], [1]], next),
           };
-          const call = randomCall(ranks, next, 'allReduce', shape);
-          return pick([call, { ...call, staged: [0] }], next);
         });
-        run({ ...machine, warpSize: 32 }, ranks, calls, next);
+        run({ ...machine, warpSize: 32 }, 2, calls, next);
       },
-      { seeds: 4 * EFFORT },
+      { seeds: 2 * EFFORT },
     );
-    expect(runs).toBe(8 * EFFORT);
+    expect(runs).toBe(4 * EFFORT);
+  });
+
+  it('carries every bit pattern, those that would look empty too', () => {
+    for (const type of ['float32', 'float8e5m2'] as const) {
+      const { size } = ELEMENT_TYPES[type];
+      const ones = (1n << BigInt(8 * size)) - 1n;
+      const patterns = [ones, ones >> 1n, 0n, encode(type, 1.5)];
+      const inputs = [3, 5].map((odd) =>
+        Array.from({ length: 1500 / size }, (_, i) => patterns[((i * size * odd) >> 3) & 3]!),
+      );
+      const team = new SimulatedGpuTeam({ seed: size, memory: 'weak', warpSize: 32 }, { ranks: 2 });
+      const shape = { program: 'Exchange', blocks: 1, threads: 96, pairs: 1, unroll: 1 } as const;
+      const call = { collective: 'allReduce', type, op: 'sum', root: 0, count: 1500 / size, shape } as const;
+      const streams = team.streams();
+      const checks = [1, 2].map(() => team.launch(call, inputs, streams));
+      team.machine.run();
+      for (const check of checks) check();
+    }
   });
 });
 
@@ -297,7 +325,9 @@ describe('calls that follow each other', () => {
         const ranks = pick([2, 3], next);
         const calls = Array.from({ length: 4 }, () => {
           const collective = pick(GPU_COLLECTIVES, next);
-          const shape = collective === 'barrier' ? LL(1, 4) : randomShape(collective, next);
+          const isPair = collective === 'allReduce' && ranks === 2;
+          const other = isPair && next() < 0.6 ? exchange(next) : randomShape(collective, next);
+          const shape = collective === 'barrier' ? LL(1, 4) : other;
           return randomCall(ranks, next, collective, shape);
         });
         run({ ...machine, warpSize: 32 }, ranks, calls, next);

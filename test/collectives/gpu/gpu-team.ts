@@ -25,10 +25,11 @@ export const SMALL_AREA: AreaSizes = {
   llBlocks: 3,
   llBankBytes: 256,
   ll128BankBytes: 4096,
-  lamportBankBytes: 1024,
+  lamportBankBytes: 2048,
   pairChannels: 2,
   pairBankBytes: 64,
   pairBank128Bytes: 1024,
+  firstBytes: 8192,
   stageBytes: 16384,
 };
 
@@ -56,13 +57,18 @@ export interface SimulatedGpuCall extends GpuCall {
   readonly choice?: ConnectorChoice;
   readonly op: ReduceOp;
   readonly root: number;
-  readonly inPlace?: boolean;
+  /** On all ranks, or on these. */
+  readonly inPlace?: boolean | readonly number[];
   /** By rank, elements by which its buffers start off 16-byte alignment. */
   readonly unalign?: readonly number[];
   /** Ranks whose buffers others cannot reach. */
   readonly staged?: readonly number[];
   /** Takes the result buffers of the call before as its input. */
   readonly chained?: boolean;
+}
+
+function isInPlace({ inPlace = false }: SimulatedGpuCall, rank: number): boolean {
+  return typeof inPlace === 'boolean' ? inPlace : inPlace.includes(rank);
 }
 
 /** Elements of a rank's send and receive buffers. */
@@ -210,7 +216,7 @@ export class SimulatedGpuTeam {
       let recvBuffer: Buffer;
       let send: number;
       let recv: number;
-      if (call.inPlace === true) {
+      if (isInPlace(call, rank)) {
         const whole = Math.max(elements.send, elements.recv) * size;
         sendBuffer = this.#buffer(rank, whole, unalign, GUARD_BYTE, hidden);
         recvBuffer = sendBuffer;
@@ -263,7 +269,7 @@ export class SimulatedGpuTeam {
         if (launch.statuses.some((status) => status !== 0)) {
           throw new Error(`${launch.program} ended with statuses ${launch.statuses.join()}`);
         }
-        const input = call.inPlace === true ? sends[rank]!.slice(0, elements.recv) : null;
+        const input = isInPlace(call, rank) ? sends[rank]!.slice(0, elements.recv) : null;
         const right = expected[rank] ?? input;
         // What a rank without a result finds beyond its own input is nobody's business.
         const checked = Math.min(elements.recv, right?.length ?? elements.recv);
@@ -274,7 +280,7 @@ export class SimulatedGpuTeam {
           const what = `0x${found.toString(16)} in place of 0x${want.toString(16)}`;
           throw new Error(`rank ${rank}, element ${i}: ${what} (${JSON.stringify(call)})`);
         }
-        if (call.inPlace === true) return;
+        if (isInPlace(call, rank)) return;
         for (const edge of [recv - 1, recv + elements.recv * size]) {
           if (machine.read('u8', edge) === GUARD_BYTE) continue;
           throw new Error(

@@ -37,7 +37,7 @@ describe('gpuLaunch', () => {
           expect(blocks * team.ranksPerDevice).toBeLessThanOrEqual(
             Math.max(team.multiprocessors * residency, team.ranksPerDevice),
           );
-          const isLines = shape.program !== 'Push' && shape.program !== 'Direct';
+          const isLines = shape.program !== 'Exchange' && shape.program !== 'Direct';
           expect(blocks).toBeLessThanOrEqual(isLines ? LL_BLOCKS : MAX_GPU_BLOCKS);
           expect(threads).toBeLessThanOrEqual(compile.threads);
           if (isLines) expect(share * blocks).toBeGreaterThanOrEqual(4 * count);
@@ -96,10 +96,13 @@ describe('gpuLaunch', () => {
     });
     expect(gpuLaunch(pair, sum(1 << 18, 'allGather')).shape.program).toBe('LL128');
     expect(gpuLaunch(pair, sum(1 << 21)).shape.program).toBe('Direct');
-    expect(gpuLaunch(pair, sum(1 << 23)).shape.program).toBe('Direct');
-    expect(gpuLaunch(pair, sum(1 << 26)).shape.program).toBe('Push');
+    expect(gpuLaunch(pair, sum(1 << 22)).shape.program).toBe('Direct');
+    expect(gpuLaunch(pair, sum(1 << 23)).shape.program).toBe('Exchange');
+    expect(gpuLaunch({ ...pair, ranks: 3 }, sum(1 << 23)).shape.program).toBe('Direct');
     expect(gpuLaunch(pair, sum(2)).overlap).toBe(true);
-    expect(gpuLaunch(pair, sum(1 << 24)).overlap).toBe(false);
+    expect(gpuLaunch(pair, sum(1 << 24)).overlap).toBe(true);
+    expect(gpuLaunch({ ...pair, ranks: 3 }, sum(1 << 24)).overlap).toBe(false);
+    expect(gpuLaunch(pair, sum(1 << 24, 'allGather')).overlap).toBe(false);
     expect(gpuLaunch({ ...pair, ranksPerDevice: 2 }, sum(2)).overlap).toBe(false);
   });
 

@@ -37,6 +37,7 @@ const SIZES: AreaSizes = {
   pairChannels: 2,
   pairBankBytes: 256,
   pairBank128Bytes: 1024,
+  firstBytes: 1024,
   stageBytes: 6144,
 };
 

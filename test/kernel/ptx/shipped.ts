@@ -92,6 +92,10 @@ export function gpuPrograms(
       add(launchOf(team, { collective, type, op, count: 1024 }, shape));
     }
   }
+  if (ranks === 2) {
+    const shape = { program: 'Exchange', blocks: 128, threads: 288, pairs: 2, unroll: 8 } as const;
+    add(launchOf(team, { collective: 'allReduce', type, op, count: 1 << 24 }, shape));
+  }
   add(gpuLaunch(team, { collective: 'barrier', type, count: 0 }));
   add(gpuMessages(team, 0, [{ kind: 'send', peer: 1, bytes: 8, address: 0 }])[0]!);
   return programs;
