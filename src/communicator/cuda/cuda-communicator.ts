@@ -14,6 +14,7 @@ import { GPU_COLLECTIVES } from '../../collectives/gpu/call.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import type { Buffer } from '../buffers.js';
 import type { CheckedCollective } from '../call-check.js';
+import { isGroupOpen } from '../group.js';
 import { Completions } from './completions.js';
 import { CudaCallChecks, type PlacedCall } from './cuda-call-checks.js';
 import {
@@ -164,6 +165,14 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     for (const prepared of [...this.#prepared]) {
       if (prepared.uses(buffer)) prepared.spoil('a buffer that it works on was given back');
     }
+    const recording = this.#recording;
+    if (recording?.works.some((work) => work.uses(buffer)) === true) {
+      recording.error ??= new TuttiError(
+        'invalidUsage',
+        'capture: a buffer was given back that a call of the graph works on; free it when the graph is not used any more',
+        { rank: this.rank },
+      );
+    }
     this.#kept.forget(buffer);
   }
 
@@ -208,6 +217,13 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
       throw new TuttiError(
         'invalidUsage',
         'capture: the function must make its calls before it returns; it may not be async',
+        { rank: this.rank },
+      );
+    }
+    if (isGroupOpen()) {
+      throw new TuttiError(
+        'invalidUsage',
+        'capture: a group is open, whose messages would come after the graph; record the group inside of it',
         { rank: this.rank },
       );
     }
@@ -326,6 +342,7 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
    */
   close(): Promise<void> {
     this.#gate.open = false;
+    this.#memory.leave();
     this.#closing ??= this.#close();
     return this.#closing;
   }

@@ -34,6 +34,7 @@ export class CudaMemory implements BufferOwner {
   readonly #completions: Completions;
   readonly #onFree: (buffer: DeviceBuffer) => void;
   readonly #allocations = new Set<Allocation>();
+  #leaving = false;
 
   /** `onFree` is told before a buffer goes. */
   constructor(
@@ -65,7 +66,12 @@ export class CudaMemory implements BufferOwner {
       );
     }
     const address = this.#orRank('alloc', () => this.#team.allocate(Math.max(1, bytes)));
-    if (bytes > 0) this.#queue.clear(address, bytes);
+    try {
+      if (bytes > 0) this.#orRank('alloc', () => this.#queue.clear(address, bytes));
+    } catch (error) {
+      this.#team.free(address);
+      throw error;
+    }
     return this.#make(ArrayType, length, { address, bytes, foreign: false, freed: false });
   }
 
@@ -145,6 +151,9 @@ export class CudaMemory implements BufferOwner {
 
   async #copy(call: string, buffer: DeviceBuffer, act: (stream: Stream) => void): Promise<void> {
     this.#failure.checkOwn();
+    if (this.#leaving) {
+      throw new TuttiError('invalidUsage', `${call}: the communicator is closed`, { rank: this.#team.rank });
+    }
     if (this.#queue.isCapturing) {
       throw new TuttiError('invalidUsage', `${call}: copies cannot be recorded in a graph`, {
         rank: this.#team.rank,
@@ -187,6 +196,11 @@ export class CudaMemory implements BufferOwner {
     this.#queue.drained('free').then(release, () => {
       // After a failure all memory goes when the communicator is closed.
     });
+  }
+
+  /** Nothing is copied from here on but what was called for before. */
+  leave(): void {
+    this.#leaving = true;
   }
 
   /** Marks all buffers as given back; their memory goes with the team. */

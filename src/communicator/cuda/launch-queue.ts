@@ -32,6 +32,9 @@ function inWords(handle: unknown): string {
   return typeof handle === 'string' ? `'${handle}'` : String(handle);
 }
 
+/** Streams of other libraries that are known at a time, if no more are busy: more than PyTorch has for a GPU. */
+const MOST_FOREIGN = 128;
+
 export class LaunchQueue {
   readonly #team: CudaTeam;
   readonly #failure: CudaFailure;
@@ -47,6 +50,7 @@ export class LaunchQueue {
   #turn: Promise<void> | undefined;
   /** While a graph is recorded: the stream that is captured. */
   #capturing = false;
+  #closed = false;
 
   /** `onForeign` is told of the mark in each stream of another library that is used. */
   constructor(
@@ -82,11 +86,28 @@ export class LaunchQueue {
           : 'is none that the driver knows; pass the handle (CUstream, cudaStream_t) as a number or BigInt';
       throw new TuttiError('invalidArgument', `stream ${inWords(handle)} ${what}`, { rank });
     }
-    const stream = new ForeignStream(device, number);
+    const mark = this.#spareMark();
+    const stream = new ForeignStream(device, number, mark);
     this.#foreign.set(number, stream);
     addWork(device, stream);
-    this.#onForeign(stream.mark.handle);
+    if (mark === undefined) this.#onForeign(stream.mark.handle);
     return stream;
+  }
+
+  /**
+   * The mark of a stream whose work is done, which is forgotten, where there are many: programs may make a stream for each
+   * request. The watchdog knows the mark already.
+   */
+  #spareMark(): Event | undefined {
+    // Calls that wait for their turn hold on to their streams.
+    if (this.#foreign.size < MOST_FOREIGN || this.#turn !== undefined) return undefined;
+    for (const [handle, stream] of this.#foreign) {
+      if (stream === this.#last || !stream.isIdle) continue;
+      this.#foreign.delete(handle);
+      removeWork(this.#team.device, stream);
+      return stream.mark;
+    }
+    return undefined;
   }
 
   /** Nothing waits for its turn, and the last launch went into the stream of calls that name none. */
@@ -164,7 +185,12 @@ export class LaunchQueue {
   async becomeReady(work: Launchable): Promise<void> {
     await this.#turn;
     await this.#mapped(work.name);
-    while (!work.isLoaded && !isIdle(this.#team.device)) await this.#idle(work);
+    while (!this.#closed && !work.isLoaded && !isIdle(this.#team.device)) await this.#idle(work);
+    if (this.#closed) {
+      throw new TuttiError('invalidUsage', `${work.name}: the communicator was closed before it was ready`, {
+        rank: this.#team.rank,
+      });
+    }
     this.#failure.check();
     // What only makes it cheaper to launch is not worth waiting for.
     if (isIdle(this.#team.device)) work.load();
@@ -234,7 +260,7 @@ export class LaunchQueue {
       const waiter: Polled = {
         poll: () => {
           try {
-            if (this.#failure.error === undefined && !this.#mayLoad(work)) return true;
+            if (this.#failure.error === undefined && !this.#closed && !this.#mayLoad(work)) return true;
             resolve();
           } catch (error) {
             reject(this.#failure.broken(error));
@@ -353,6 +379,7 @@ export class LaunchQueue {
   }
 
   close(): void {
+    this.#closed = true;
     for (const stream of [this.stream, ...this.#foreign.values()]) removeWork(this.#team.device, stream);
     for (const stream of this.#foreign.values()) stream.destroy();
     this.#bridge?.destroy();

@@ -27,6 +27,7 @@ export class PreparedKernel implements PreparedWork {
   readonly #worthwhile: number;
   #graph: Graph | undefined;
   #asKernel = false;
+  #released = false;
 
   constructor(team: CudaTeam, operation: CudaOperation) {
     this.#team = team;
@@ -53,7 +54,8 @@ export class PreparedKernel implements PreparedWork {
 
   load(): void {
     this.#operation.load();
-    if (this.#graph !== undefined || !this.#operation.moves || this.#worthwhile > SLOWEST_LAUNCH) return;
+    if (this.#released || this.#graph !== undefined) return;
+    if (!this.#operation.moves || this.#worthwhile > SLOWEST_LAUNCH) return;
     const stream = new Stream(this.#team.device);
     try {
       this.#graph = Graph.capture(stream, () => this.#operation.launch(stream.handle));
@@ -83,6 +85,7 @@ export class PreparedKernel implements PreparedWork {
   }
 
   release(): void {
+    this.#released = true;
     this.#graph?.destroy();
     this.#graph = undefined;
   }

@@ -34,8 +34,10 @@ export class RecordedGraph implements PreparedWork {
 
   load(): void {}
 
-  launch(stream: number): void {
-    this.#graph.launch(stream);
+  launch(stream: number, recorded: boolean): void {
+    // In a graph that is being recorded its calls are recorded: the driver does not take one graph's launch into another.
+    if (recorded) for (const user of this.#users) user.launch(stream, true);
+    else this.#graph.launch(stream);
   }
 
   uses(buffer: DeviceBuffer): boolean {

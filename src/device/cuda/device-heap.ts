@@ -49,7 +49,7 @@ export class DeviceHeap {
     this.#whenIdle = options.whenIdle ?? ((act) => act());
   }
 
-  /** Address of memory with undefined contents. Throws `unhandledCudaError` when there is not so much. */
+  /** Address of memory with undefined contents. Throws `unhandledCudaError` when there is not so much, and what `onAdd` throws. */
   allocate(bytes: number): number {
     for (const { ranges } of this.#chunks) {
       const found = ranges.allocate(bytes);
@@ -59,8 +59,13 @@ export class DeviceHeap {
     const size = large ? Math.ceil(bytes / GRANULE) * GRANULE : this.#chunkBytes;
     const memory = new DeviceMemory(this.#device, size);
     const chunk = { memory, ranges: new RangeAllocator(memory.address, memory.address + size, GRANULE) };
+    try {
+      this.#onAdd(chunk);
+    } catch (error) {
+      this.#giveBack(chunk);
+      throw error;
+    }
     this.#chunks.push(chunk);
-    this.#onAdd(chunk);
     return chunk.ranges.allocate(bytes)!;
   }
 
@@ -72,13 +77,16 @@ export class DeviceHeap {
     if (chunk.ranges.count > 0 || chunk.memory.bytes === this.#chunkBytes) return;
     this.#chunks.splice(this.#chunks.indexOf(chunk), 1);
     this.#going.add(chunk);
-    const giveBack = () =>
-      this.#whenIdle(() => {
-        if (this.#going.delete(chunk)) chunk.memory.free();
-      });
     const gone = this.#onRemove(chunk);
-    if (gone === undefined) giveBack();
-    else void gone.then(giveBack);
+    if (gone === undefined) this.#giveBack(chunk);
+    else void gone.then(() => this.#going.has(chunk) && this.#giveBack(chunk));
+  }
+
+  #giveBack(chunk: Chunk): void {
+    this.#going.add(chunk);
+    this.#whenIdle(() => {
+      if (this.#going.delete(chunk)) chunk.memory.free();
+    });
   }
 
   /** The chunk that an address lies in. */

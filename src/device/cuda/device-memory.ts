@@ -47,12 +47,12 @@ export class DeviceMemory {
     this.address = out[0];
   }
 
+  /** Gives it back. Never throws: it fails where the GPU's context is broken, and then everything goes with that. */
   free(): void {
     if (this.#freed) return;
     this.#freed = true;
-    const { calls } = this.device;
     this.device.makeCurrent();
-    calls.check(calls.functions.cuMemFree(this.address), `free memory of ${this.device.label}`);
+    this.device.calls.functions.cuMemFree(this.address);
   }
 }
 
@@ -126,12 +126,12 @@ export class HostMemory {
     new Uint8Array(this.buffer).fill(0);
   }
 
+  /** As that of DeviceMemory. */
   free(): void {
     if (this.#freed) return;
     this.#freed = true;
-    const { calls } = this.#device;
     this.#device.makeCurrent();
-    calls.check(calls.functions.cuMemFreeHost(this.#host), 'free pinned host memory');
+    this.#device.calls.functions.cuMemFreeHost(this.#host);
   }
 }
 
@@ -168,13 +168,13 @@ export class RegisteredMemory {
     }
   }
 
+  /** As that of DeviceMemory. */
   free(): void {
     if (this.#freed) return;
     this.#freed = true;
     if (!this.#own) return;
-    const { calls } = this.#device;
     this.#device.makeCurrent();
-    calls.check(calls.functions.cuMemHostUnregister(this.#host), 'give host memory back');
+    this.#device.calls.functions.cuMemHostUnregister(this.#host);
   }
 }
 

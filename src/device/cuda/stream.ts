@@ -119,9 +119,11 @@ export class Stream {
 export class ForeignStream extends Stream {
   /** Behind the last work of ours. */
   readonly mark: Event;
-  constructor(device: CudaDevice, handle: number) {
+
+  /** `mark` is one that nobody else uses any more. */
+  constructor(device: CudaDevice, handle: number, mark = new Event(device)) {
     super(device, handle);
-    this.mark = new Event(device);
+    this.mark = mark;
   }
 
   /** Sets the mark behind work of ours that was put into it; not while it is captured. */

@@ -142,6 +142,8 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   launches = 0;
   loads = 0;
   links = 0;
+  /** Graphs that were launched into a stream that was captured. */
+  nested = 0;
   readonly retained: number[];
   readonly live = {
     memory: new Map<number, Allocation>(),
@@ -338,7 +340,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
   cuDevicePrimaryCtxRelease(device: number): number {
     this.log.push(`release ${device}`);
     this.retained[device]! -= 1;
-    return CUDA.success;
+    return this.#result('cuDevicePrimaryCtxRelease');
   }
   cuCtxSetCurrent(context: number): number {
     this.log.push(`current ${context - CONTEXT}`);
@@ -903,6 +905,7 @@ export class FakeDriver implements DriverFunctions, ProcessMemory {
     return code;
   }
   cuGraphLaunch(executable: number, stream: number): number {
+    if (this.live.streams.get(stream)?.captured !== undefined) this.nested += 1;
     let code: number = CUDA.success;
     for (const work of this.live.executables.get(executable)!) {
       const again = isKernel(work) ? { ...work, turn: ++this.#turns } : work;
