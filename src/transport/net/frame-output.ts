@@ -14,6 +14,12 @@ export interface FrameOutput {
   flush(): void;
 }
 
+/** Whether the output takes a frame, if need be after a flush: false only while something cannot be sent. */
+export function makeRoom(output: FrameOutput): boolean {
+  if (!output.isFree) output.flush();
+  return output.isFree;
+}
+
 /** Writes of up to so many bytes are put together first: copying costs less than a list of buffers. */
 const JOINED_BYTES = 2048;
 

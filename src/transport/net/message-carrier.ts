@@ -6,7 +6,7 @@
  * the peer's credit has come, so no more than the slots of an inbox are under way.
  */
 import { LINK, type LinkState } from './carrier-state.js';
-import type { FrameOutput } from './frame-output.js';
+import { type FrameOutput, makeRoom } from './frame-output.js';
 import type { LinkFrame } from './link-frame.js';
 import type { MessageLinkAddresses, MessageMemory } from './message-memory.js';
 import { refuse } from './ring-carrier.js';
@@ -45,14 +45,14 @@ export class MessageCarrier {
     const returnedAt = this.#word + LINK.returned;
     const output = this.#output;
     const sent = memory.counter(addresses.sent);
-    while (i32[carriedAt] !== sent && output.isFree) {
+    while (i32[carriedAt] !== sent && makeRoom(output)) {
       const number = (i32[carriedAt]! + 1) | 0;
       const { purpose, total, bytes } = memory.fragment(addresses.mirrorSlots, number);
       output.slice(purpose, total, number >>> 0, memory.data(addresses.mirrorSlots, number, bytes));
       i32[carriedAt] = number;
     }
     const taken = memory.counter(addresses.mirrorCredit);
-    if (taken !== i32[returnedAt] && output.isFree) {
+    if (taken !== i32[returnedAt] && makeRoom(output)) {
       i32[returnedAt] = taken;
       output.frame('credit', 0, 0, taken >>> 0);
     }

@@ -10,7 +10,7 @@
  */
 import { TuttiError } from '../../errors/tutti-error.js';
 import { type CarrierState, CHANNEL } from './carrier-state.js';
-import type { FrameOutput } from './frame-output.js';
+import { type FrameOutput, makeRoom } from './frame-output.js';
 import type { LinkFrame, Side } from './link-frame.js';
 import type { RingChannelAddresses, RingMemory } from './ring-memory.js';
 
@@ -100,7 +100,7 @@ export class RingCarrier {
 
   // ---- own memory to the network ----
 
-  /** Sends whatever the programs have published since the last time, as far as the outputs take it. */
+  /** Sends whatever the programs have published since the last time, as far as the outputs take it: what is left waits behind a frame. */
   send(): void {
     const { tail } = this.#memory.layout;
     for (const channel of this.#channels) {
@@ -133,10 +133,11 @@ export class RingCarrier {
     const head = channel.addresses.credits + this.#memory.layout.head;
     const { returned } = channel;
     const output = this.#credits;
-    if (!this.#memory.hasMoved(head, returned) || !output.isFree) return;
+    if (!this.#memory.hasMoved(head, returned)) return;
     const start = Math.ceil(channel.received / ROUND_STEPS) * ROUND_STEPS;
     const enough = start + SLICE_STEPS <= returned + this.#memory.layout.steps;
     if (channel.small && enough && !rides) return;
+    if (!makeRoom(output)) return;
     const step = this.#memory.counter(head);
     channel.returned = step;
     output.frame('credit', channel.index, 0, step);
@@ -150,7 +151,7 @@ export class RingCarrier {
     // Steps that are further back than there are slots were skipped: programs round their counters up.
     let step = Math.max(channel.sent, tail - layout.steps);
     let bytes = this.#memory.sliceBytes(outgoing, step);
-    while (step < tail && next.isFree) {
+    while (step < tail && makeRoom(next)) {
       let end = step + 1;
       let following: number | undefined;
       while (end < tail) {
