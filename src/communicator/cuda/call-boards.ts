@@ -74,6 +74,8 @@ export class CallBoards {
   readonly #calls: number;
   /** Word of the own sign of life. */
   readonly #beat: number;
+  /** Own word that ends kernels. */
+  readonly #abort: number;
   /** The ranks beside this one, and the words where their calls begin. */
   readonly #neighbours: readonly { readonly peer: number; readonly calls: number }[];
   /** Counts the operations of all communicators of this thread. */
@@ -90,6 +92,7 @@ export class CallBoards {
     const size = boards.length;
     this.#calls = callsOf(boards[rank]!);
     this.#beat = (boards[rank]! + BEAT.offset) >>> 2;
+    this.#abort = (boards[rank]! + ABORT.offset) >>> 2;
     this.#turns = boardsOf(host);
     this.#ownTurns = (boards[rank]! + TURNS.offset) >>> 2;
     enlistBoard(host, boards[rank]!, owner);
@@ -200,8 +203,13 @@ export class CallBoards {
     }
   }
 
+  /** This rank's kernels were ended: one look at a word, for every launch. */
+  get isEnded(): boolean {
+    return this.#i32[this.#abort] !== 0;
+  }
+
   /** Why this rank's kernels were ended. */
   get trouble(): Trouble | undefined {
-    return decodeTrouble(Atomics.load(this.#i32, (this.#boards[this.#rank]! + ABORT.offset) >>> 2));
+    return decodeTrouble(Atomics.load(this.#i32, this.#abort));
   }
 }

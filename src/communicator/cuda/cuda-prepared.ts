@@ -55,7 +55,8 @@ export class PreparedLaunch implements PreparedCudaOperation {
     this.#runner = runner;
     this.#work = work;
     if (runner.queue.isReady(work)) {
-      work.load();
+      // While a graph is recorded only what its calls cannot do without.
+      if (!work.isLoaded || runner.queue.loadsAtOnce) work.load();
       this.ready = Promise.resolve();
     } else {
       this.ready = runner.queue.becomeReady(work);

@@ -9,12 +9,14 @@
  */
 import { Event, ForeignStream, Stream } from '../../device/cuda/stream.js';
 import { TuttiError } from '../../errors/tutti-error.js';
+import { listRanks } from '../diagnosis.js';
 import type { CallRecord } from './call-boards.js';
 import type { Completions } from './completions.js';
 import type { CudaFailure } from './cuda-failure.js';
 import type { Launchable } from './cuda-operation.js';
 import type { CudaTeam } from './cuda-team.js';
 import { addWork, isIdle, removeWork } from './device-work.js';
+import { LaunchesAhead, MOST_AHEAD } from './launches-ahead.js';
 import { type Polled, pollSoon } from './poller.js';
 
 /** A stream of another library: its handle (CUstream, cudaStream_t). */
@@ -46,6 +48,12 @@ export class LaunchQueue {
   /** Where the last launch went. */
   #last: Stream;
   #bridge: Event | undefined;
+  readonly #begunByPeers = () => {
+    const { calls, rank, size } = this.#team;
+    return Array.from({ length: size }, (_, peer) => (peer === rank ? undefined : calls.begunBy(peer)));
+  };
+  /** Where ranks share this thread. */
+  readonly #ahead: LaunchesAhead | undefined;
   /** Settles, without an error, when the launches that wait have happened. */
   #turn: Promise<void> | undefined;
   /** While a graph is recorded: the stream that is captured. */
@@ -63,6 +71,7 @@ export class LaunchQueue {
     this.#failure = failure;
     this.#completions = completions;
     this.#onForeign = onForeign;
+    this.#ahead = team.sharesThread ? new LaunchesAhead() : undefined;
     this.stream = new Stream(team.device);
     this.#last = this.stream;
     addWork(team.device, this.stream);
@@ -131,6 +140,14 @@ export class LaunchQueue {
     return this.#turn === undefined && this.#team.mapped() === undefined && this.#mayLoad(work);
   }
 
+  /**
+   * Whether loading would not wait for the GPU. What only makes launches cheaper (a graph) is made then too: else the
+   * driver waits for kernels there, which may wait for ranks that this thread calls later.
+   */
+  get loadsAtOnce(): boolean {
+    return !this.#capturing && isIdle(this.#team.device);
+  }
+
   #mayLoad(work: Launchable): boolean {
     return work.isLoaded || this.#capturing || isIdle(this.#team.device);
   }
@@ -192,8 +209,7 @@ export class LaunchQueue {
       });
     }
     this.#failure.check();
-    // What only makes it cheaper to launch is not worth waiting for.
-    if (isIdle(this.#team.device)) work.load();
+    if (this.loadsAtOnce) work.load();
   }
 
   async #inTurn(
@@ -304,9 +320,22 @@ export class LaunchQueue {
     }
   }
 
-  /** Shows the other ranks what is about to run. Throws where another one does something else. */
-  #begin({ records }: Launchable): void {
-    const mismatch = this.#team.calls.begin(records);
+  /**
+   * Shows the other ranks what is about to run. Throws where another one does something else, and the failure where the
+   * watchdog has ended the kernels while a launch let this thread wait.
+   */
+  #begin({ name, records }: Launchable): void {
+    const { calls, rank } = this.#team;
+    if (calls.isEnded) this.#failure.checkOwn();
+    const behind = this.#ahead?.next(calls.begun, this.#begunByPeers);
+    if (behind !== undefined && behind.length > 0) {
+      throw new TuttiError(
+        'invalidUsage',
+        `${name}: rank ${rank} has ${MOST_AHEAD} launches on its GPU that wait for ${listRanks(behind)} of the same thread, which would stand still with a few more; call the ranks of a thread in turns`,
+        { rank },
+      );
+    }
+    const mismatch = calls.begin(records);
     if (mismatch !== undefined) throw this.#failure.mismatch(mismatch);
   }
 
