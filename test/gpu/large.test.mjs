@@ -34,12 +34,12 @@ const WAYS = {
   'in place': [[0], [3]],
 };
 
-const valueOf = (i, rank) => ((i * 31) % 1021) + rank * ((i * 7) % 509);
+const elementAt = (i, rank) => ((i * 31) % 1021) + rank * ((i * 7) % 509);
 
 async function makeRank(comm, Class, rank, [sendAt, recvAt]) {
   const total = COUNT + 2 * GUARD;
   const content = new Class(total).fill(POISON);
-  for (let i = 0; i < COUNT; i++) content[sendAt + i] = valueOf(i, rank);
+  for (let i = 0; i < COUNT; i++) content[sendAt + i] = elementAt(i, rank);
   const send = comm.alloc(Class, total);
   await send.copyFrom(content);
   if (recvAt === undefined) return { memories: [send], send, recv: send, sendAt, recvAt: sendAt };
@@ -54,7 +54,7 @@ async function findWrong({ recv, recvAt }) {
   return found.findIndex((value, at) => {
     const i = at - recvAt;
     const isInside = i >= 0 && i < COUNT;
-    return value !== (isInside ? valueOf(i, 0) + valueOf(i, 1) : POISON);
+    return value !== (isInside ? elementAt(i, 0) + elementAt(i, 1) : POISON);
   });
 }
 
