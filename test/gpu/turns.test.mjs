@@ -64,4 +64,42 @@ describe('ranks of one thread, one after the other', { skip: deviceCount < 2 }, 
       await closeAll(ranks);
     }
   });
+
+  it('may call several communicators in the same order, also with kernels that fill a GPU', {
+    timeout: 60_000,
+  }, async () => {
+    const large = 8 << 20;
+    const teams = [];
+    for (let k = 0; k < 3; k++) {
+      teams.push(await createLocalCommunicators([cuda(0), cuda(1)], { timeoutMs: TIMEOUT_MS }));
+    }
+    try {
+      const buffers = teams.map((comms) =>
+        comms.map((comm) => ({ send: comm.alloc(Int32Array, large), recv: comm.alloc(Int32Array, large) })),
+      );
+      await Promise.all(
+        buffers.flatMap((ranks, k) =>
+          ranks.map(({ send }, rank) => send.copyFrom(new Int32Array(large).fill(10 * k + rank))),
+        ),
+      );
+      const calls = [];
+      for (let round = 0; round < 6; round++) {
+        for (const [k, comms] of teams.entries()) {
+          for (const [rank, comm] of comms.entries()) {
+            const { send, recv } = buffers[k][rank];
+            calls.push(comm.allReduce(send, recv));
+          }
+        }
+      }
+      await Promise.all(calls);
+      for (const [k, ranks] of buffers.entries()) {
+        for (const { recv } of ranks) {
+          const wrong = (await recv.read()).findIndex((value) => value !== 20 * k + 1);
+          assert.equal(wrong, -1, `an element of communicator ${k}`);
+        }
+      }
+    } finally {
+      await Promise.all(teams.flat().map((comm) => comm.close()));
+    }
+  });
 });
