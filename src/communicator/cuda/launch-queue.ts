@@ -17,6 +17,7 @@ import type { Launchable } from './cuda-operation.js';
 import type { CudaTeam } from './cuda-team.js';
 import { addWork, isIdle, removeWork } from './device-work.js';
 import { LaunchesAhead, MOST_AHEAD } from './launches-ahead.js';
+import { MappingWait, mappingWaits } from './mapping-waits.js';
 import { type Polled, pollSoon } from './poller.js';
 
 /** A stream of another library: its handle (CUstream, cudaStream_t). */
@@ -56,6 +57,11 @@ export class LaunchQueue {
   readonly #ahead: LaunchesAhead | undefined;
   /** Settles, without an error, when the launches that wait have happened. */
   #turn: Promise<void> | undefined;
+  /** The last that has its turn is a launch that does not wait for what other ranks call. */
+  #turnMaps = false;
+  /** Launches on this GPU that wait for peers to map buffers, and those of this queue. */
+  readonly #waits: Set<MappingWait>;
+  readonly #ownWaits = new Set<MappingWait>();
   /** While a graph is recorded: the stream that is captured. */
   #capturing = false;
   #closed = false;
@@ -72,6 +78,7 @@ export class LaunchQueue {
     this.#completions = completions;
     this.#onForeign = onForeign;
     this.#ahead = team.sharesThread ? new LaunchesAhead() : undefined;
+    this.#waits = mappingWaits(team.device);
     this.stream = new Stream(team.device);
     this.#last = this.stream;
     addWork(team.device, this.stream);
@@ -154,12 +161,21 @@ export class LaunchQueue {
 
   /** Puts work into a stream, at once or in its turn; undefined when it was at once. */
   submit(work: Launchable, stream: Stream): Promise<void> | undefined {
-    return this.#submit(work, stream, this.#team.check && !this.#capturing && work.records.length > 0);
+    const compares = this.#team.check && !this.#capturing && work.records.length > 0;
+    return this.#submit(work, stream, compares, this.#waits.size === 0 || this.#capturing);
   }
 
-  /** `compares`: all ranks tell each other first what they are about to do. */
-  #submit(work: Launchable, stream: Stream, compares: boolean): Promise<void> | undefined {
-    if (!compares && this.isReady(work)) {
+  /**
+   * `compares`: all ranks tell each other first what they are about to do. `overtakes`: launches of other communicators
+   * that wait for peers to map buffers are not waited for.
+   */
+  #submit(
+    work: Launchable,
+    stream: Stream,
+    compares: boolean,
+    overtakes: boolean,
+  ): Promise<void> | undefined {
+    if (!compares && overtakes && this.isReady(work)) {
       this.#launch(work, stream);
       return undefined;
     }
@@ -170,11 +186,27 @@ export class LaunchQueue {
         { rank: this.#team.rank },
       );
     }
-    return this.#takeTurn(this.#inTurn(work, stream, this.#turn, compares));
+    const maps = !compares && (this.#turn === undefined || this.#turnMaps);
+    const before = [this.#turn, ...[...this.#waits].map(({ passed }) => passed)];
+    const wait = maps ? new MappingWait(this.#waits) : undefined;
+    if (wait !== undefined) this.#ownWaits.add(wait);
+    const act = this.#inTurn(work, stream, Promise.all(before), compares).finally(() => {
+      if (wait !== undefined) this.#pass([wait]);
+    });
+    return this.#takeTurn(act, maps);
+  }
+
+  /** Launches of other communicators need not wait for these any more. */
+  #pass(waits: Iterable<MappingWait>): void {
+    for (const wait of waits) {
+      this.#ownWaits.delete(wait);
+      wait.pass();
+    }
   }
 
   /** What comes later waits until this is done. */
-  #takeTurn(act: Promise<void>): Promise<void> {
+  #takeTurn(act: Promise<void>, maps = false): Promise<void> {
+    this.#turnMaps = maps;
     const turn = act
       .catch(() => {})
       .then(() => {
@@ -188,7 +220,7 @@ export class LaunchQueue {
   launchNow(work: Launchable, stream: Stream): void {
     if (this.#capturing || this.isReady(work)) {
       // Who does not wait for others is compared by what it leaves on its board.
-      this.#submit(work, stream, false);
+      this.#submit(work, stream, false, true);
       return;
     }
     throw new TuttiError(
@@ -215,7 +247,7 @@ export class LaunchQueue {
   async #inTurn(
     work: Launchable,
     stream: Stream,
-    before: Promise<void> | undefined,
+    before: Promise<unknown>,
     compares: boolean,
   ): Promise<void> {
     await before;
@@ -223,7 +255,10 @@ export class LaunchQueue {
     if (compares) await this.#compare(work);
     await this.#mapped(work.name);
     this.#failure.check();
-    while (!this.#mayLoad(work)) await this.#idle(work);
+    while (!this.#mayLoad(work)) {
+      this.#pass(this.#ownWaits);
+      await this.#idle(work);
+    }
     this.#failure.check();
     this.#launch(work, stream);
   }

@@ -1,6 +1,7 @@
 /** Two communicators of the same GPUs, used in different orders: the errors say so. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { CudaCommunicator } from '#src/communicator/cuda/cuda-communicator.js';
+import { PeerMessages } from '#src/communicator/cuda/peer-messages.js';
 import type { TuttiError } from '#src/errors/tutti-error.js';
 import { type FakeGpus, fakeGpus, fakeProcesses } from './fake-gpus.js';
 
@@ -68,3 +69,38 @@ describe.each(KINDS)('ranks of %s that use two communicators crosswise', (_, mak
     expect(late).toBe('allReduce: not done after 300 ms; rank 1 did not call it');
   });
 });
+
+it.each([20_000, 5])(
+  'calls that wait until peers have mapped buffers are not overtaken by those of another communicator, of %i elements',
+  async (length) => {
+    const first = await fakeProcesses([0, 1], { timeoutMs: 1000, exclusive: true });
+    const second = await fakeProcesses([0, 1], { timeoutMs: 1000, beside: first });
+    const [a1, b1] = [callOf(first, 1, 20_000), callOf(second, 1, length)];
+    // Rank 1 has nothing to wait for.
+    for (const one of [first, second]) {
+      await Promise.all(one.comms.map((_, rank) => callOf(one, rank, 5)()));
+    }
+    const { send } = PeerMessages.prototype;
+    let late: PeerMessages | undefined;
+    const spy = vi.spyOn(PeerMessages.prototype, 'send').mockImplementation(function (
+      this: PeerMessages,
+      peer,
+      message,
+    ) {
+      // Rank 0 hears later of the first communicator than of the second one that its buffers are there.
+      if (message.type !== 'mapped') send.call(this, peer, message);
+      else {
+        late ??= this;
+        setTimeout(() => send.call(this, peer, message), this === late ? 50 : 0);
+      }
+    });
+    try {
+      const a0 = callOf(first, 0, 20_000);
+      await vi.waitFor(() => expect(late).toBeDefined(), { interval: 1 });
+      const b0 = callOf(second, 0, length);
+      expect(await messagesOf([a0(), b0(), a1(), b1()])).toEqual(['done', 'done', 'done', 'done']);
+    } finally {
+      spy.mockRestore();
+    }
+  },
+);
