@@ -186,7 +186,8 @@ export class LaunchQueue {
         { rank: this.#team.rank },
       );
     }
-    const maps = !compares && (this.#turn === undefined || this.#turnMaps);
+    const isMapping = this.#team.mapped() !== undefined;
+    const maps = isMapping && !compares && (this.#turn === undefined || this.#turnMaps);
     const before = [this.#turn, ...[...this.#waits].map(({ passed }) => passed)];
     const wait = maps ? new MappingWait(this.#waits) : undefined;
     if (wait !== undefined) this.#ownWaits.add(wait);
