@@ -371,6 +371,29 @@ describe.skipIf(!isLinux)('connections that programs carry', () => {
     expect(a!.driver.drive()).toBe(TURN.notOurs);
   });
 
+  it('are lent only when the system has taken all that the proxy has written', async () => {
+    const bytes = 512 * 1024;
+    const channels = [0, 1, 2, 3];
+    const [a, b] = await ring(2, channels.length, bytes);
+    // The peer does not read, so this stays with the proxy.
+    await b!.lend();
+    for (let step = 0; step < STEPS; step++) {
+      for (const channel of channels) a!.publish(channel, step, pattern(bytes, step));
+    }
+    a!.driver.want();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(a!.isLent).toBe(false);
+    await eventually(() => {
+      b!.driver.drive();
+      return a!.isLent;
+    });
+    b!.lending.takeBack();
+    await eventually(() => channels.every((channel) => b!.tail(channel) === STEPS));
+    for (const channel of channels) {
+      expect(Buffer.compare(b!.slot(channel, 3, bytes), pattern(bytes, 3))).toBe(0);
+    }
+  });
+
   it('leave trouble of the neighbours to the proxy, and are not lent again', async () => {
     const [a, b, c] = await ring(3, 1, 64);
     await b!.lend();

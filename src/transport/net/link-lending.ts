@@ -9,8 +9,11 @@ import { type CarrierState, LINK, OWNER } from './carrier-state.js';
 import { decodeLinkFrame, type LinkFrame } from './link-frame.js';
 import type { LinkSocket } from './link-socket.js';
 
-/** Milliseconds until the next try when a connection could not be lent: the system is about to take what waits. */
-const RETRY_MS = 1;
+/**
+ * Milliseconds until the next try when a connection could not be lent, twice as long each time: mostly the system is about
+ * to take what waits, but a peer may be stopped.
+ */
+const RETRY_MS = { first: 1, longest: 32 } as const;
 
 /**
  * Milliseconds between two looks at the lock, and until it is taken from a thread that must have ended: at the end of a
@@ -47,6 +50,7 @@ export class LinkLending {
   readonly #lines: LentLine[] = [];
   #lent: LentLine[] = [];
   #retry: NodeJS.Timeout | undefined;
+  #retryMs: number = RETRY_MS.first;
   #isOver = false;
   #lastDrives = 0;
   #lastProgress = 0;
@@ -92,10 +96,12 @@ export class LinkLending {
     if (!ready.every(({ socket }) => socket.canLend)) {
       this.#retry ??= setTimeout(() => {
         this.#retry = undefined;
+        this.#retryMs = Math.min(2 * this.#retryMs, RETRY_MS.longest);
         this.lendIfWanted();
-      }, RETRY_MS);
+      }, this.#retryMs);
       return;
     }
+    this.#retryMs = RETRY_MS.first;
     for (const { index, socket } of ready) this.#setFd(index, socket.lend());
     this.#lent = ready;
     this.#lastDrives = state.load('drives');

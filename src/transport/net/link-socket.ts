@@ -85,7 +85,8 @@ export class LinkSocket {
   lend(): number {
     const handle = this.#handle!;
     handle.readStop();
-    handle.reading = false;
+    // Node must take it for reading: its stream would start that again by itself, when a resume comes into effect.
+    handle.reading = true;
     this.#reader!.save();
     return this.#fd;
   }
