@@ -167,17 +167,34 @@ async function measure() {
     };
   };
 
+  /** One function that launches a graph of what `record` puts into it, by rank, and one that gives the graphs back. */
+  const captureAll = (record) => {
+    const graphs = ranks.map((own, k) => own.capture(() => record(k)));
+    return {
+      replay: together(graphs.map((graph) => () => graph.run())),
+      release: () => {
+        for (const graph of graphs) graph.release();
+      },
+    };
+  };
+
   const becomeAcquainted = async (operation) => {
     const known = await Promise.all(
       plan.slice(0, ACQUAINTANCE_SIZES).map(({ bytes }) => prepare(operation, bytes)),
     );
+    // Graphs too: code that was made for one kind of launch is thrown away at the first launch of the other.
+    const graphs = captureAll((k) => {
+      for (const { each } of known) each[k].record();
+    });
     await meet();
     for (let k = 0; k < ACQUAINTANCE_CALLS; k += 100) {
       const { run } = known[(k / 100) % known.length];
       for (let call = 0; call < 100; call++) run();
+      graphs.replay();
       // Queues of launches are finite, and ranks must not run far ahead of each other.
       synchronize(ranks);
     }
+    graphs.release();
     for (const { release } of known) release();
   };
 
@@ -205,14 +222,11 @@ async function measure() {
         if (launch === 'plain') {
           samples = await takeSamples(ranks, meet, prepared.run, calls, 1);
         } else {
-          const graphs = ranks.map((own, k) =>
-            own.capture(() => {
-              for (let call = 0; call < GRAPH_CALLS; call++) prepared.each[k].record();
-            }),
-          );
-          const replay = together(graphs.map((graph) => () => graph.run()));
+          const { replay, release } = captureAll((k) => {
+            for (let call = 0; call < GRAPH_CALLS; call++) prepared.each[k].record();
+          });
           samples = await takeSamples(ranks, meet, replay, graphLaunches, GRAPH_CALLS);
-          for (const graph of graphs) graph.release();
+          release();
         }
         const total = launch === 'plain' ? calls : graphLaunches * GRAPH_CALLS;
         report.rows.push({ operation, bytes, kind: launch, launch, calls: total, samples });
