@@ -11,9 +11,10 @@ import { Worker } from 'node:worker_threads';
 const CALL = Symbol.for('tutti.call-with-time-limit');
 const place = globalThis as typeof globalThis & { [CALL]?: (() => unknown) | undefined };
 
-/** Loads a module and says how that went. */
+/** Loads a module and says how that went; also where the thread ends because nothing is left to do. */
 const LOADER = `
 const { parentPort, workerData } = require('node:worker_threads');
+process.once('beforeExit', () => parentPort.postMessage({ problem: 'it waits for what never happens' }));
 import(workerData).then(
   () => parentPort.postMessage({}),
   (error) => parentPort.postMessage({ problem: String(error?.message ?? error) }),

@@ -226,9 +226,22 @@ describe('a broken tuner', () => {
   });
 
   it('that never finishes loading is given up', async () => {
-    const path = file('hangs.mjs', 'await new Promise(() => {}); export function init() {}');
+    const path = file(
+      'hangs.mjs',
+      'setInterval(() => {}, 1e6); await new Promise(() => {}); export function init() {}',
+    );
     await expect(loadTuner(path, 50)).rejects.toThrow(
       /hangs\.mjs: the module cannot be loaded: it did not finish within 0\.05 s/,
+    );
+  });
+
+  it.each([
+    ['waits for what never happens', 'await new Promise(() => {}); export function init() {}'],
+    ['ends the process', 'process.exit(0); export function init() {}'],
+  ])('that %s while it is loaded is told so', async (what, text) => {
+    const path = file('ends.mjs', text);
+    await expect(loadTuner(path, 60_000)).rejects.toThrow(
+      new RegExp(`ends\\.mjs: the module cannot be loaded: it ${what}`),
     );
   });
 
