@@ -1,20 +1,19 @@
 /**
  * Memory of GPUs that ranks of different processes reach: each announces its allocations, each opens those of the
- * others and notes their addresses in a table in its GPU's memory, where kernels look names up.
+ * others (`PeerTable`).
  *
  * A call may name an allocation when all peers have answered that they have it. Virtual memory of other libraries, which a
  * peer may be unable to map, is named when all peers have mapped it, and copied through the areas otherwise.
  */
-import { MAP_SLOTS, mappedName, mapTableBytes, STAGED } from '../../collectives/gpu/names.js';
+import { MAP_SLOTS, mappedName, STAGED } from '../../collectives/gpu/names.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
-import { DeviceMemory, ipcHandle, OpenedMemory, pointerFacts } from '../../device/cuda/device-memory.js';
-import { Stream } from '../../device/cuda/stream.js';
-import { HeldRange, ImportedMemory } from '../../device/cuda/virtual-memory.js';
+import { ipcHandle, pointerFacts } from '../../device/cuda/device-memory.js';
+import { HeldRange } from '../../device/cuda/virtual-memory.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { DescriptorSocket } from '../../system/descriptor-socket.js';
-import { whenIdle } from './device-work.js';
 import type { HandlePost } from './handle-post.js';
 import type { PeerMessage, PeerMessages } from './peer-messages.js';
+import { PeerTable } from './peer-table.js';
 
 /** An allocation of this rank that peers open. */
 interface Announced {
@@ -35,11 +34,6 @@ interface Announced {
   refusal?: string;
 }
 
-/** What an opened allocation of a peer is here. */
-interface Opened {
-  readonly memory: OpenedMemory | ImportedMemory | undefined;
-}
-
 /** Where a buffer lies. */
 interface Extent {
   readonly address: number;
@@ -56,8 +50,7 @@ export class MappedMemory {
   readonly #rank: number;
   /** Whether a rank lives in this process: its addresses are those here. */
   readonly #isLocal: (rank: number) => boolean;
-  readonly #table: DeviceMemory;
-  readonly #uploads: Stream;
+  readonly #table: PeerTable;
   /** Allocations of the driver, by where they start. */
   readonly #announced = new Map<number, Announced>();
   /** Virtual memory. */
@@ -69,9 +62,6 @@ export class MappedMemory {
   readonly #slotsTaken = new Map<number, Announced>();
   readonly #freeSlots: number[] = [];
   #slots = 0;
-  readonly #opened = new Map<string, Opened>();
-  /** What peers take back, until it can be closed. */
-  readonly #closing = new Set<OpenedMemory | ImportedMemory>();
   #messages: PeerMessages | undefined;
   #ready: { promise: Promise<void>; resolve: () => void } | undefined;
   #onProblem: (rank: number, problem: string) => void = () => {};
@@ -87,18 +77,10 @@ export class MappedMemory {
     this.#post = post;
     this.#rank = rank;
     this.#isLocal = isLocal;
-    this.#table = new DeviceMemory(device, mapTableBytes(ranks));
-    try {
-      this.#uploads = new Stream(device);
-    } catch (error) {
-      this.#table.free();
-      throw error;
-    }
-    this.#uploads.fill(this.#table.address, 0, this.#table.bytes);
-    this.#uploads.synchronize();
+    this.#table = new PeerTable(device, rank, ranks, isLocal, post);
   }
 
-  /** Address of the table of names. */
+  /** Address of the table in which kernels look names up. */
   get table(): number {
     return this.#table.address;
   }
@@ -308,13 +290,13 @@ export class MappedMemory {
   handle(peer: number, message: PeerMessage): void {
     switch (message.type) {
       case 'map':
-        this.#open(peer, message);
+        this.#messages?.send(peer, this.#table.open(peer, message));
         return;
       case 'mapPieces':
-        this.#openPieces(peer, message);
+        this.#messages?.send(peer, this.#table.openPieces(peer, message));
         return;
       case 'unmap':
-        this.#close(peer, message.slot);
+        this.#table.close(peer, message, (answer) => this.#messages?.send(peer, answer));
         return;
       case 'mapped':
         if (message.problem !== undefined) this.#onProblem(peer, message.problem);
@@ -337,71 +319,9 @@ export class MappedMemory {
     if (this.unanswered.length === 0) this.giveUp();
   }
 
-  /**
-   * Lets go of a peer's allocation. The driver waits for the GPU to do so, and kernels there may wait for calls that the
-   * peer makes only when its own memory is taken over: so it is done when nothing is under way.
-   */
-  #close(peer: number, slot: number): void {
-    const key = `${peer} ${slot}`;
-    const opened = this.#opened.get(key);
-    this.#opened.delete(key);
-    if (opened?.memory !== undefined) this.#closing.add(opened.memory);
-    const answer = () => this.#messages?.send(peer, { type: 'unmapped', slot });
-    whenIdle([this.#device], () => {
-      if (opened?.memory !== undefined && this.#closing.delete(opened.memory)) opened.memory.close();
-    }).then(answer, answer);
-  }
-
-  #open(peer: number, { slot, handle, address }: Extract<PeerMessage, { type: 'map' }>): void {
-    try {
-      this.#checkSlot(slot);
-      const local = this.#isLocal(peer);
-      const memory = local
-        ? undefined
-        : new OpenedMemory(this.#device, Buffer.from(handle, 'base64'), `rank ${peer}`);
-      this.#note(peer, slot, memory, memory?.address ?? address);
-      this.#messages?.send(peer, { type: 'mapped', slot });
-    } catch (error) {
-      this.#messages?.send(peer, { type: 'mapped', slot, problem: textOf(error) });
-    }
-  }
-
-  #openPieces(peer: number, { slot, sizes, token }: Extract<PeerMessage, { type: 'mapPieces' }>): void {
-    try {
-      this.#checkSlot(slot);
-      const memory = this.#post.receive(
-        token,
-        sizes.length,
-        (descriptors) => new ImportedMemory(this.#device, descriptors, sizes, `rank ${peer}`),
-      );
-      this.#note(peer, slot, memory, memory.address);
-      this.#messages?.send(peer, { type: 'mapped', slot });
-    } catch (error) {
-      this.#messages?.send(peer, { type: 'mapped', slot, refusal: textOf(error) });
-    }
-  }
-
-  #checkSlot(slot: number): void {
-    if (Number.isInteger(slot) && slot >= 0 && slot < MAP_SLOTS) return;
-    throw new TuttiError('internalError', `there is no slot ${String(slot)}`, { rank: this.#rank });
-  }
-
-  /** Notes where an allocation of a peer is, for kernels to look up. */
-  #note(peer: number, slot: number, memory: Opened['memory'], address: number): void {
-    this.#opened.set(`${peer} ${slot}`, { memory });
-    this.#uploads.copyIn(
-      this.#table.address + 8 * (peer * MAP_SLOTS + slot),
-      BigUint64Array.of(BigInt(address)),
-    );
-    this.#uploads.synchronize();
-  }
-
   /** Closes what was opened of the peers. */
   closeOpened(): void {
-    for (const { memory } of this.#opened.values()) memory?.close();
-    this.#opened.clear();
-    for (const memory of this.#closing) memory.close();
-    this.#closing.clear();
+    this.#table.closeAll();
     this.giveUp();
     for (const { range } of this.#ranges) range!.release();
     this.#ranges.clear();
@@ -412,7 +332,6 @@ export class MappedMemory {
 
   close(): void {
     this.closeOpened();
-    this.#uploads.destroy();
-    this.#table.free();
+    this.#table.destroy();
   }
 }
