@@ -2,7 +2,7 @@
 import type { Buffer } from '../buffers.js';
 import type { CallOptions, CheckedCollective } from '../call-check.js';
 import { DeviceBuffer } from './device-buffer.js';
-import type { StreamHandle } from './launch-queue.js';
+import type { StreamHandle } from './foreign-streams.js';
 
 /** Options of every call on a GPU. */
 export interface StreamOption {

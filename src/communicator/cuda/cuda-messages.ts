@@ -6,7 +6,8 @@ import type { CudaCallChecks } from './cuda-call-checks.js';
 import type { StreamOption } from './cuda-collectives.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
-import type { LaunchQueue, StreamHandle } from './launch-queue.js';
+import type { StreamHandle } from './foreign-streams.js';
+import type { LaunchQueue } from './launch-queue.js';
 import { type Message, MessageBatch } from './message-batch.js';
 import type { Recording } from './recorded-graph.js';
 

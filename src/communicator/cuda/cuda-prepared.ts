@@ -5,7 +5,8 @@ import type { Completions } from './completions.js';
 import type { Launchable } from './cuda-operation.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
-import type { LaunchQueue, StreamHandle } from './launch-queue.js';
+import type { StreamHandle } from './foreign-streams.js';
+import type { LaunchQueue } from './launch-queue.js';
 
 /** An operation that runs on a GPU. */
 export interface PreparedCudaOperation extends PreparedOperation {

@@ -16,27 +16,10 @@ import type { CudaFailure } from './cuda-failure.js';
 import type { Launchable } from './cuda-operation.js';
 import type { CudaTeam } from './cuda-team.js';
 import { addWork, isIdle, removeWork } from './device-work.js';
+import { ForeignStreams, type StreamHandle } from './foreign-streams.js';
 import { LaunchesAhead, MOST_AHEAD } from './launches-ahead.js';
 import { MappingWait, mappingWaits } from './mapping-waits.js';
 import { type Polled, pollSoon } from './poller.js';
-
-/** A stream of another library: its handle (CUstream, cudaStream_t). */
-export type StreamHandle = number | bigint;
-
-/** Whether a number can be a stream's handle: one of the common ones, or an address; the driver crashes on others. */
-function mayBeStream(handle: number): boolean {
-  return (
-    Number.isSafeInteger(handle) && handle >= 0 && (handle <= 2 || (handle >= 65536 && handle % 8 === 0))
-  );
-}
-
-/** A handle that is none, for errors. */
-function inWords(handle: unknown): string {
-  return typeof handle === 'string' ? `'${handle}'` : String(handle);
-}
-
-/** Streams of other libraries that are known at a time, if no more are busy: more than PyTorch has for a GPU. */
-const MOST_FOREIGN = 128;
 
 export class LaunchQueue {
   readonly #team: CudaTeam;
@@ -44,8 +27,7 @@ export class LaunchQueue {
   readonly #completions: Completions;
   /** The stream of calls that name none. */
   readonly stream: Stream;
-  readonly #foreign = new Map<number, ForeignStream>();
-  readonly #onForeign: (mark: number) => void;
+  readonly #foreign: ForeignStreams;
   /** Where the last launch went. */
   #last: Stream;
   #bridge: Event | undefined;
@@ -76,7 +58,7 @@ export class LaunchQueue {
     this.#team = team;
     this.#failure = failure;
     this.#completions = completions;
-    this.#onForeign = onForeign;
+    this.#foreign = new ForeignStreams(team.device, team.rank, onForeign);
     this.#ahead = team.sharesThread ? new LaunchesAhead() : undefined;
     this.#waits = mappingWaits(team.device);
     this.stream = new Stream(team.device);
@@ -87,43 +69,9 @@ export class LaunchQueue {
   /** The stream that a call means. Throws `invalidArgument` for one of another GPU. */
   streamOf(handle: StreamHandle | undefined): Stream {
     if (handle === undefined) return this.stream;
-    const number = typeof handle === 'number' || typeof handle === 'bigint' ? Number(handle) : Number.NaN;
-    if (number === this.stream.handle) return this.stream;
-    const known = this.#foreign.get(number);
-    if (known !== undefined) return known;
-    const { device, rank } = this.#team;
-    const context: [number] = [0];
-    device.makeCurrent();
-    const code = mayBeStream(number) ? device.calls.functions.cuStreamGetCtx(number, context) : -1;
-    if (code !== 0 || context[0] !== device.context) {
-      const what =
-        code === 0
-          ? `belongs to another GPU than ${device.label}; make it with that GPU's context current`
-          : 'is none that the driver knows; pass the handle (CUstream, cudaStream_t) as a number or BigInt';
-      throw new TuttiError('invalidArgument', `stream ${inWords(handle)} ${what}`, { rank });
-    }
-    const mark = this.#spareMark();
-    const stream = new ForeignStream(device, number, mark);
-    this.#foreign.set(number, stream);
-    addWork(device, stream);
-    if (mark === undefined) this.#onForeign(stream.mark.handle);
-    return stream;
-  }
-
-  /**
-   * The mark of a stream whose work is done, which is forgotten, where there are many: programs may make a stream for each
-   * request. The watchdog knows the mark already.
-   */
-  #spareMark(): Event | undefined {
+    if ((typeof handle === 'bigint' ? Number(handle) : handle) === this.stream.handle) return this.stream;
     // Calls that wait for their turn hold on to their streams.
-    if (this.#foreign.size < MOST_FOREIGN || this.#turn !== undefined) return undefined;
-    for (const [handle, stream] of this.#foreign) {
-      if (stream === this.#last || !stream.isIdle) continue;
-      this.#foreign.delete(handle);
-      removeWork(this.#team.device, stream);
-      return stream.mark;
-    }
-    return undefined;
+    return this.#foreign.of(handle, (stream) => stream === this.#last || this.#turn !== undefined);
   }
 
   /** Nothing waits for its turn, and the last launch went into the stream of calls that name none. */
@@ -439,14 +387,13 @@ export class LaunchQueue {
 
   /** Whether nothing of this rank runs. Throws what went wrong on the GPU. */
   get isIdle(): boolean {
-    for (const stream of [this.stream, ...this.#foreign.values()]) if (!stream.isIdle) return false;
-    return true;
+    return this.stream.isIdle && this.#foreign.areIdle;
   }
 
   close(): void {
     this.#closed = true;
-    for (const stream of [this.stream, ...this.#foreign.values()]) removeWork(this.#team.device, stream);
-    for (const stream of this.#foreign.values()) stream.destroy();
+    removeWork(this.#team.device, this.stream);
+    this.#foreign.close();
     this.#bridge?.destroy();
     this.stream.destroy();
   }
