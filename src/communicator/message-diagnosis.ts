@@ -22,6 +22,35 @@ const part = (purpose: number): string => {
   return name === undefined || name === 'send' ? '' : ` as part of a ${name}`;
 };
 
+/** A message whose ends have different sizes, in bytes, or belong to different calls. */
+export function differentMessages({
+  from,
+  to,
+  sent,
+  expected,
+  sentAs = '',
+  expectedAs = '',
+}: {
+  readonly from: number;
+  readonly to: number;
+  readonly sent: number;
+  readonly expected: number;
+  readonly sentAs?: string;
+  readonly expectedAs?: string;
+}): string {
+  return (
+    `rank ${from} sends ${sent} bytes to rank ${to}${sentAs}, ` +
+    `rank ${to} expects ${expected} bytes from rank ${from}${expectedAs}; ` +
+    'both must agree, and messages of a pair of ranks are matched in the order of the calls'
+  );
+}
+
+/** The other end of a rank's message has not been called. */
+export function missingEnd(rank: number, kind: 'send' | 'recv', peer: number): string {
+  const missing = kind === 'send' ? `recv of rank ${rank}'s message` : `send to rank ${rank}`;
+  return `rank ${peer} has not called the ${missing}`;
+}
+
 /** What tells of a batch of messages of this rank. */
 export function messageWitness(
   team: Team,
@@ -54,10 +83,14 @@ function findDifference(
     const wanted = pool.wrongMessage(from, to);
     const came = pool.arrival(from, to);
     if (wanted === undefined || came === undefined) continue;
-    const text =
-      `rank ${from} sends ${came.total} bytes to rank ${to}${part(came.purpose)}, ` +
-      `rank ${to} expects ${wanted.bytes} bytes from rank ${from}${part(wanted.purpose)}; ` +
-      'both must agree, and messages of a pair of ranks are matched in the order of the calls';
+    const text = differentMessages({
+      from,
+      to,
+      sent: came.total,
+      expected: wanted.bytes,
+      sentAs: part(came.purpose),
+      expectedAs: part(wanted.purpose),
+    });
     const trouble: Trouble = { kind: 'mismatch', culprit: peer };
     return { error: new TuttiError('invalidUsage', text, { rank: peer }), trouble };
   }
@@ -83,13 +116,13 @@ function describeOne(
   const { sends = 0, receives = 0 } = pool.begun(from, to);
   const behind = kind === 'send' ? (receives - sends) | 0 : (sends - receives) | 0;
   if (behind < 0) {
-    const missing = kind === 'send' ? `recv of rank ${rank}'s message` : `send to rank ${rank}`;
     const opposite = pool.arrival(peer, rank);
     const isCrossed = kind === 'send' && opposite?.keepsSender === true;
     const crossed = isCrossed
       ? ` and itself waits for rank ${rank} to receive: put sends and receives that depend on each other into one group`
       : '';
-    return { text: `rank ${peer} has not called the ${missing}${crossed}`, isAbsent: true };
+    const missing = missingEnd(rank, kind === 'send' ? 'send' : 'recv', peer);
+    return { text: `${missing}${crossed}`, isAbsent: true };
   }
   return { text: `rank ${peer} has called it and is not done`, isAbsent: false };
 }

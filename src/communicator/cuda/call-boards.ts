@@ -10,6 +10,7 @@ import { CallEntry } from '../../collectives/control-block.js';
 import type { HostDevice } from '../../device/host/host-device.js';
 import { decodeTrouble, encodeTrouble, type Trouble } from '../team.js';
 import { type BoardOwner, boardsOf, delistBoard, enlistBoard } from './board-list.js';
+import { MessageBoards } from './message-boards.js';
 import { BOARD_CALLS, RankBoard } from './rank-board.js';
 
 /** One operation as all ranks must call it. */
@@ -66,6 +67,8 @@ function isSame(one: CallRecord, other: CallRecord): boolean {
 }
 
 export class CallBoards {
+  /** What the ranks send and receive. */
+  readonly messages: MessageBoards;
   readonly #host: HostDevice;
   readonly #i32: Int32Array;
   readonly #rank: number;
@@ -89,6 +92,7 @@ export class CallBoards {
     this.#i32 = host.i32;
     this.#rank = rank;
     this.#boards = boards;
+    this.messages = new MessageBoards(host, rank, boards);
     const size = boards.length;
     this.#calls = callsOf(boards[rank]!);
     this.#beat = (boards[rank]! + BEAT.offset) >>> 2;

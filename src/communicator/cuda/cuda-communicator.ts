@@ -243,10 +243,10 @@ export class CudaCommunicator extends CudaCollectiveCalls implements AsyncDispos
     }
   }
 
-  /** Resolves when everything that was called for so far is done, in all streams. */
+  /** Resolves when everything that was called for so far is done, in all streams, and peers reach all buffers. */
   async synchronize(): Promise<void> {
     this.#checkUsable('synchronize');
-    await this.#queue.drained('synchronize');
+    await this.#queue.settled('synchronize');
   }
 
   /** Resolves when all ranks have called it and everything called for before is done. */

@@ -2,9 +2,11 @@
 import { TuttiError } from '../../errors/tutti-error.js';
 import { isStopped } from '../../system/process-liveness.js';
 import { describeCall, listRanks } from '../diagnosis.js';
+import { differentMessages, missingEnd } from '../message-diagnosis.js';
 import type { Trouble } from '../team.js';
 import type { CallMismatch, CallRecord } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
+import type { MessageMismatch } from './message-boards.js';
 import { crossedOrder, whereElse } from './other-calls.js';
 
 /** Two ranks called different things; names both calls. */
@@ -21,6 +23,32 @@ export function describeCudaMismatch(
     error: new TuttiError('invalidUsage', message, { rank: peer }),
     trouble: { kind: 'mismatch', culprit: peer },
   };
+}
+
+/** The two ends of a message have different sizes. */
+export function describeMessageMismatch(
+  rank: number,
+  { own: { kind, peer, bytes }, other }: MessageMismatch,
+): { error: TuttiError; trouble: Trouble } {
+  const text =
+    kind === 'send'
+      ? differentMessages({ from: rank, to: peer, sent: bytes, expected: other })
+      : differentMessages({ from: peer, to: rank, sent: other, expected: bytes });
+  return {
+    error: new TuttiError('invalidUsage', text, { rank: peer }),
+    trouble: { kind: 'mismatch', culprit: peer },
+  };
+}
+
+/** Messages whose other ends have not been called, in words, and the first of those ranks. */
+function describeUnmatched({
+  rank,
+  calls,
+}: CudaTeam): { readonly peer: number; readonly text: string } | undefined {
+  const list = calls.messages.unmatched();
+  if (list.length === 0) return undefined;
+  const texts = list.map(({ kind, peer }) => missingEnd(rank, kind, peer));
+  return { peer: list[0]!.peer, text: texts.join('; ') };
 }
 
 /** Ranks whose processes are stopped (SIGSTOP, a debugger). */
@@ -42,17 +70,20 @@ function stoppedText(ranks: readonly number[]): string {
  * where that can be known.
  */
 export function describeCudaTimeout(
-  { rank, calls, processes }: CudaTeam,
+  team: CudaTeam,
   call: string,
   timeoutMs: number,
   operations: number,
 ): { error: TuttiError; trouble: Trouble } {
+  const { rank, calls, processes } = team;
   const absent = calls.behind(operations);
   const stopped = stoppedRanks(processes);
   const details: string[] = [];
   if (absent.length > 0) details.push(`${listRanks(absent)} did not call it`);
   if (stopped.length > 0) details.push(stoppedText(stopped));
-  const suspect = stopped[0] ?? absent[0];
+  const unmatched = absent.length > 0 ? undefined : describeUnmatched(team);
+  if (unmatched !== undefined) details.push(unmatched.text);
+  const suspect = stopped[0] ?? absent[0] ?? unmatched?.peer;
   const elsewhere =
     suspect === undefined
       ? crossedOrder(calls, rank, operations)

@@ -6,8 +6,14 @@ import { TuttiError } from '../../errors/tutti-error.js';
 import { describeTrouble } from '../diagnosis.js';
 import type { Trouble } from '../team.js';
 import type { CallMismatch } from './call-boards.js';
-import { describeCudaMismatch, describeCudaTimeout, describeMappingTimeout } from './cuda-diagnosis.js';
+import {
+  describeCudaMismatch,
+  describeCudaTimeout,
+  describeMappingTimeout,
+  describeMessageMismatch,
+} from './cuda-diagnosis.js';
 import type { CudaTeam } from './cuda-team.js';
+import type { MessageMismatch } from './message-boards.js';
 
 export class CudaFailure {
   readonly #team: CudaTeam;
@@ -48,10 +54,13 @@ export class CudaFailure {
   /** Others have noticed that calls differ: this rank may see how. */
   #described(trouble: Trouble, detail?: string): TuttiError {
     const { calls, rank } = this.#team;
-    const found = trouble.kind === 'mismatch' ? calls.findMismatch() : undefined;
-    return found === undefined
+    if (trouble.kind !== 'mismatch') return describeTrouble(trouble, rank, detail);
+    const call = calls.findMismatch();
+    if (call !== undefined) return describeCudaMismatch(rank, call).error;
+    const message = calls.messages.findMismatch();
+    return message === undefined
       ? describeTrouble(trouble, rank, detail)
-      : describeCudaMismatch(rank, found).error;
+      : describeMessageMismatch(rank, message).error;
   }
 
   /** Before a call that all ranks make: throws the failure, also that somebody has left who would not make it. */
@@ -115,6 +124,12 @@ export class CudaFailure {
   /** Another rank calls something else. */
   mismatch(found: CallMismatch): TuttiError {
     const { error, trouble } = describeCudaMismatch(this.#team.rank, found);
+    return this.failWith(error, trouble);
+  }
+
+  /** The other end of a message has another size. */
+  messageMismatch(found: MessageMismatch): TuttiError {
+    const { error, trouble } = describeMessageMismatch(this.#team.rank, found);
     return this.failWith(error, trouble);
   }
 

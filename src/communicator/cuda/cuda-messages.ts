@@ -11,12 +11,6 @@ import type { LaunchQueue } from './launch-queue.js';
 import { type Message, MessageBatch } from './message-batch.js';
 import type { Recording } from './recorded-graph.js';
 
-/** In a group nobody has to await single messages: the group's promise tells of their errors. */
-function quiet(message: Promise<void>): Promise<void> {
-  if (isGroupOpen()) message.catch(() => {});
-  return message;
-}
-
 /** Messages that wait for the end of their group, and the promise of their calls. */
 class PendingMessages {
   readonly list: Message[] = [];
@@ -60,7 +54,10 @@ export class CudaMessages implements GroupMember {
 
   /** Resolves when the message is done, or enqueued where a stream is named; in a group with all of it. */
   call(kind: Message['kind'], buffer: DeviceBuffer, peer: number, options: StreamOption = {}): Promise<void> {
-    return quiet(this.#call(kind, buffer, peer, options));
+    const message = this.#call(kind, buffer, peer, options);
+    // Nobody has to await single messages of a group or a graph: who makes it is told of their errors.
+    if (isGroupOpen() || this.#owner.recording() !== undefined) message.catch(() => {});
+    return message;
   }
 
   async #call(
@@ -69,9 +66,9 @@ export class CudaMessages implements GroupMember {
     peer: number,
     options: StreamOption,
   ): Promise<void> {
-    this.#owner.checkUsable(kind);
     let pending: PendingMessages;
     try {
+      this.#owner.checkUsable(kind);
       const message = this.#owner.checks.message(kind, buffer, peer, options);
       pending = this.#pending ?? new PendingMessages();
       if (pending.list.length > 0 && pending.stream !== options.stream) {
@@ -81,6 +78,7 @@ export class CudaMessages implements GroupMember {
       }
       pending.list.push(message);
     } catch (error) {
+      this.#noteInGraph(error);
       failGroup(error);
       throw error;
     }
@@ -97,10 +95,15 @@ export class CudaMessages implements GroupMember {
     try {
       pending.batch = new MessageBatch(this.#owner.team, pending.list);
     } catch (error) {
-      const recording = this.#owner.recording();
-      if (recording !== undefined) recording.error ??= error;
+      this.#noteInGraph(error);
       throw error;
     }
+  }
+
+  /** The graph that is being recorded, if one is, is wrong. */
+  #noteInGraph(error: unknown): void {
+    const recording = this.#owner.recording();
+    if (recording !== undefined) recording.error ??= error;
   }
 
   async submitGroup(): Promise<void> {
@@ -121,7 +124,7 @@ export class CudaMessages implements GroupMember {
       }
       pending.resolve();
     } catch (error) {
-      if (recording !== undefined) recording.error ??= error;
+      this.#noteInGraph(error);
       pending.reject(error);
       throw error;
     }

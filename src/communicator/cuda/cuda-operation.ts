@@ -11,6 +11,7 @@ import type { CheckedCallOf } from '../call-check.js';
 import type { CallRecord } from './call-boards.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
+import type { MessageRecord } from './message-boards.js';
 
 export type DeviceCall = CheckedCallOf<DeviceBuffer, Exclude<GpuCollective, 'barrier'>>;
 
@@ -24,6 +25,8 @@ export interface Launchable {
   load(): void;
   /** The operations of all ranks that it stands for. */
   readonly records: readonly CallRecord[];
+  /** Messages of this rank that are among it, where there are any. */
+  readonly messages?: readonly MessageRecord[];
   /** Puts it into a stream; loaded it must be. `recorded`: the stream may be captured. */
   launch(stream: number, recorded: boolean): void;
 }

@@ -86,7 +86,7 @@ export class LaunchQueue {
 
   /** Puts loaded work into that stream; only while `isPlain`. */
   launchPlain(work: Launchable): void {
-    this.#begin(work);
+    this.#begin(work, false);
     this.#put(work, this.stream, false);
   }
 
@@ -289,7 +289,7 @@ export class LaunchQueue {
     if (stream !== before) this.#follow(stream);
     // Another library may record it; then nothing is done yet, and what comes next still follows what was.
     const recorded = stream instanceof ForeignStream && stream.isCapturing;
-    this.#begin(work);
+    this.#begin(work, recorded);
     this.#put(work, stream, recorded);
     if (recorded) this.#last = before;
     else if (stream instanceof ForeignStream) stream.setMark();
@@ -308,7 +308,7 @@ export class LaunchQueue {
    * Shows the other ranks what is about to run. Throws where another one does something else, and the failure where the
    * watchdog has ended the kernels while a launch let this thread wait.
    */
-  #begin({ name, records }: Launchable): void {
+  #begin({ name, records, messages }: Launchable, recorded: boolean): void {
     const { calls, rank } = this.#team;
     if (calls.isEnded) this.#failure.checkOwn();
     const behind = this.#ahead?.next(calls.begun, this.#begunByPeers);
@@ -321,6 +321,13 @@ export class LaunchQueue {
     }
     const mismatch = calls.begin(records);
     if (mismatch !== undefined) throw this.#failure.mismatch(mismatch);
+    if (messages === undefined) return;
+    if (recorded) {
+      calls.messages.beginUnseen(messages);
+      return;
+    }
+    const difference = calls.messages.begin(messages);
+    if (difference !== undefined) throw this.#failure.messageMismatch(difference);
   }
 
   /** Lets a stream wait for the last launch, which went into another one. */
@@ -376,6 +383,13 @@ export class LaunchQueue {
 
   get isCapturing(): boolean {
     return this.#capturing;
+  }
+
+  /** Resolves when everything that was called for so far is done, and peers have all buffers: graphs can be recorded. */
+  async settled(call: string): Promise<void> {
+    await this.#turn;
+    await this.#mapped(call);
+    await this.drained(call);
   }
 
   /** Resolves when everything that was called for so far is done. */

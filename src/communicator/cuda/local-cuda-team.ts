@@ -161,7 +161,10 @@ export function createLocalCudaTeams(
         left.add(rank);
         for (const listener of departures) listener();
         // Somebody waits on its GPU for a call that this rank will not make.
-        return !calls.some(({ begun }) => isBehind(own.begun, begun));
+        return !calls.some(
+          ({ begun, messages }, peer) =>
+            isBehind(own.begun, begun) || (messages.lacks(rank) && !areIdle([devices[peer]!])),
+        );
       },
       close: async () => {
         // Memory goes when the last rank has left: until then others may still look at it.

@@ -7,6 +7,7 @@ import { refuseOverlaps } from '../message-overlaps.js';
 import type { PreparedWork } from './cuda-prepared.js';
 import type { CudaTeam } from './cuda-team.js';
 import type { DeviceBuffer } from './device-buffer.js';
+import type { MessageRecord } from './message-boards.js';
 
 /** A send or a receive. */
 export interface Message {
@@ -30,6 +31,7 @@ export class MessageBatch implements PreparedWork {
   readonly name: string;
   /** Ranks differ in what they send and receive, so these are not counted among what all of them do. */
   readonly records = [];
+  readonly messages: readonly MessageRecord[];
   readonly #team: CudaTeam;
   readonly #messages: readonly Message[];
   readonly #launches: readonly MessageLaunch[];
@@ -49,6 +51,9 @@ export class MessageBatch implements PreparedWork {
       }),
     );
     this.name = inWords(messages);
+    this.messages = messages
+      .map(({ kind, peer, buffer }) => ({ kind, peer, bytes: buffer.byteLength }))
+      .filter(({ bytes, peer }) => bytes > 0 && peer !== team.rank);
     // Names are known once peers have mapped the buffers; how messages are cut does not depend on them.
     this.#launches = this.#plan(() => 0);
   }

@@ -103,7 +103,8 @@ export async function openCudaProcessTeam(
       else {
         left.set(peer, message.operations);
         for (const listener of departures) listener();
-        if (!isBehind(message.operations, calls.begun)) return;
+        const isMissed = calls.messages.lacks(peer) && !areIdle([device]);
+        if (!isMissed && !isBehind(message.operations, calls.begun)) return;
         // It waits for our goodbye, which cannot come.
         raise({ kind: 'left', culprit: peer });
       }

@@ -9,12 +9,13 @@
  * 1548  next      bytes to the next board of the process (board-list.ts), and which communicator and GPU this one is of
  * 1664  calls     the latest operations, by number, for others to compare (see CallEntry)
  *       turns     and in which turn they came among those of all communicators of the process
+ *       sends     the latest messages to each rank, and `receives` from it (message-boards.ts)
  * ```
  *
  * The rank's GPU reaches the board too. It takes whole pages of every system.
  */
 import { CallEntry } from '../../collectives/control-block.js';
-import { MAX_GPU_BLOCKS } from '../../collectives/gpu/area.js';
+import { MAX_GPU_BLOCKS, MAX_GPU_RANKS } from '../../collectives/gpu/area.js';
 import { type HostDevice, WASM_PAGE } from '../../device/host/host-device.js';
 import { array, struct } from '../../kernel/layout.js';
 
@@ -23,6 +24,24 @@ import { array, struct } from '../../kernel/layout.js';
  * that is more than this ahead is not compared.
  */
 export const BOARD_CALLS = 2048;
+
+/** Messages of a pair and direction that others can look up, a power of two. */
+export const KEPT_MESSAGES = 16;
+
+/** A message of a pair of ranks, as one of them sees it. */
+export const MessageEntry = struct('MessageEntry', {
+  /** Counts the messages of the pair and direction, from 1; written last. */
+  number: 'u32',
+  bytes: 'u64',
+});
+
+/** Messages of a pair and direction, as one of the two ranks sees them. */
+export const MessageLog = struct('MessageLog', {
+  /** Messages that the rank has put on its GPU; graphs of other libraries make that unknown. */
+  begun: 'u32',
+  uncounted: 'u32',
+  entries: array('u8', KEPT_MESSAGES * MessageEntry.size),
+});
 
 export const RankBoard = struct(
   'RankBoard',
@@ -43,6 +62,8 @@ export const RankBoard = struct(
     gap1: array('u8', 100),
     calls: array('u8', BOARD_CALLS * CallEntry.size),
     turns: array('u32', BOARD_CALLS),
+    sends: array('u8', MAX_GPU_RANKS * MessageLog.size),
+    receives: array('u8', MAX_GPU_RANKS * MessageLog.size),
   },
   256,
 );

@@ -4,6 +4,7 @@ import type { CallRecord } from './call-boards.js';
 import type { PreparedWork } from './cuda-prepared.js';
 import type { DeviceBuffer } from './device-buffer.js';
 import type { LaunchQueue } from './launch-queue.js';
+import type { MessageRecord } from './message-boards.js';
 
 /** A graph that is being recorded: what it holds so far, and the first error of a call. */
 export interface Recording {
@@ -17,6 +18,7 @@ export class RecordedGraph implements PreparedWork {
   readonly #graph: Graph;
   readonly #users: readonly PreparedWork[];
   readonly records: readonly CallRecord[];
+  readonly messages: readonly MessageRecord[];
 
   /** Records what `record` calls; it returns what was called. */
   constructor(queue: LaunchQueue, record: () => readonly PreparedWork[]) {
@@ -26,6 +28,7 @@ export class RecordedGraph implements PreparedWork {
     });
     this.#users = users;
     this.records = users.flatMap(({ records }) => records);
+    this.messages = users.flatMap(({ messages = [] }) => messages);
   }
 
   get explanation(): string {
