@@ -182,10 +182,51 @@ describe('work batches', () => {
     );
   });
 
-  it('lie in rounds over the channels, each with the distance to the next of its channel [C06-35]', () => {
+  it('hold no more than 64 works each, and no more bytes with their extensions than the device has room for [C08-08]', () => {
+    // Batched broadcasts are bounded by the shared memory of the device instead of by bytes.
+    const anyWork = fc.record({
+      type: fc.constantFrom(
+        WorkType.P2P,
+        WorkType.COLLECTIVE,
+        WorkType.REGISTERED_COLLECTIVE,
+        WorkType.BROADCAST,
+      ),
+      gap: fc.integer({ min: 0, max: 80 }),
+      repeats: fc.integer({ min: 1, max: 200 }),
+      apart: fc.constantFrom(0, 1, 2, 31, 63),
+    });
+    fc.assert(
+      fc.property(fc.array(anyWork, { minLength: 1, maxLength: 6 }), (runs) => {
+        let offset = 0;
+        const works = runs.flatMap(({ type, gap, repeats, apart }) =>
+          Array.from({ length: repeats }, (_, round): PlacedWork => {
+            const work = { type, function: 0, offset, round: round % 11 };
+            offset += WORK_BYTES[type] * (1 + apart) + 16 * gap;
+            return work;
+          }),
+        );
+        let bytes = 0;
+        let extends_ = false;
+        let named = 0;
+        for (const { type, workSet, nextExtends } of pack(works).batches) {
+          const count = workSet.toString(2).replaceAll('0', '').length;
+          expect(workSet >> 64n).toBe(0n);
+          bytes = (extends_ ? bytes : 0) + count * WORK_BYTES[type];
+          if (type !== WorkType.BROADCAST) expect(bytes).toBeLessThanOrEqual(1024);
+          extends_ = nextExtends;
+          named += count;
+        }
+        expect(named).toBe(works.length);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  it('lie in rounds over the channels, the k-th active one from record k, each with the distance to the next of its channel [C06-35] [C08-04]', () => {
     const channels = new Map([
       [5, pack([collective(0), collective(0, 2), collective(0, 3)])],
       [2, pack([collective(0), collective(0, 2)])],
+      [3, pack([])],
       [9, pack([collective(0)])],
     ]);
     const order = orderBatches(channels);
@@ -222,7 +263,7 @@ describe('the budget of a plan', () => {
     expect(workStorage(planBudget(), 1, 48).argumentBytes % 16).toBe(0);
   });
 
-  it('has a ring that never overtakes the device, also when its counters wrap', () => {
+  it('has a ring that never overtakes the device, also when its counters wrap [C02-05]', () => {
     expect([fifoBytes(1000), fifoBytes(4096), fifoBytes(2 ** 31)]).toEqual([2 ** 20, 4096, 2 ** 30]);
     const fifo = new WorkFifo(4096);
     let produced = 0;

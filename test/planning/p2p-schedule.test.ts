@@ -51,12 +51,15 @@ describe('the schedule', () => {
     );
   });
 
-  it('spreads rounds over channels by reversed bits', () => {
-    const base = (round: number, channels: number, nNodes: number) =>
-      p2pBaseChannel(round, channels, { groupSize: 8 }, nNodes);
-    expect([0, 1, 2, 3, 4, 5, 6, 7].map((round) => base(round, 8, 1))).toEqual([0, 4, 2, 6, 1, 5, 3, 7]);
-    expect([0, 7, 8, 15].map((round) => base(round, 32, 2))).toEqual([0, 0, 16, 16]);
-    expect(base(5, 1, 1)).toBe(0);
+  it('spreads rounds over channels by reversed bits [C02-10]', () => {
+    const bases = (rounds: number, channels: number, nNodes: number) =>
+      Array.from({ length: rounds }, (_, round) => p2pBaseChannel(round, channels, { groupSize: 8 }, nNodes));
+    expect(bases(8, 8, 1)).toEqual([0, 4, 2, 6, 1, 5, 3, 7]);
+    expect(bases(16, 16, 1)).toEqual([0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15]);
+    // Rounds of a group of eight share their channels where there are several nodes.
+    expect(bases(64, 8, 2)).toEqual([0, 4, 2, 6, 1, 5, 3, 7].flatMap((base) => Array(8).fill(base)));
+    expect(bases(16, 32, 2)).toEqual([0, 16].flatMap((base) => Array(8).fill(base)));
+    expect(p2pBaseChannel(5, 1, { groupSize: 8 }, 1)).toBe(0);
   });
 });
 

@@ -80,7 +80,7 @@ const holds = (check: (comm: ConnectedCommunicator, shape: Shape, domains: Domai
   );
 
 describe('nodes of any sizes and ranks in any order', () => {
-  it('counts a node for each domain, numbered by first appearance, local ranks ascending [C03-25]', () => {
+  it('counts a node for each domain, numbered by first appearance, local ranks ascending [C03-25] [C02-02]', () => {
     holds((comm, { sizes }, domains) => {
       expect(comm.nNodes).toBe(sizes.length);
       expect([comm.minLocalRanks, comm.maxLocalRanks]).toEqual([Math.min(...sizes), Math.max(...sizes)]);
@@ -90,6 +90,7 @@ describe('nodes of any sizes and ranks in any order', () => {
         if (!order.includes(domain)) order.push(domain);
         expect(comm.rankToNode[rank]).toBe(order.indexOf(domain));
         expect(comm.rankToLocalRank[rank]).toBe(domain.ranks.indexOf(rank));
+        expect(comm.nodes[comm.rankToNode[rank]!]!.ranks[comm.rankToLocalRank[rank]!]).toBe(rank);
       }
       expect(comm.nodes.map(({ ranks }) => ranks)).toEqual(order.map(({ ranks }) => ranks));
     });
