@@ -397,6 +397,32 @@ describe.skipIf(!isLinux)('connections that programs carry', () => {
     }
   });
 
+  it('are lent only where a slice ends, since the event loop holds the place for its rest', async () => {
+    const bytes = 10_000;
+    const links = await connectRing(2);
+    const rank = new TestRank(0, 2, 1, bytes, links[0]!);
+    const peer = links[1]!.next.socket;
+    const frame = (step: number) =>
+      Buffer.concat([encodeLinkFrame('data', 0, bytes, step, step + 1), pattern(bytes, step)]);
+    const pause = () => new Promise((resolve) => setTimeout(resolve, 10));
+    peer.write(frame(0).subarray(0, 5000));
+    await pause();
+    peer.write(frame(0).subarray(5000, 7000));
+    await pause();
+    rank.driver.want();
+    await pause();
+    expect(rank.isLent).toBe(false);
+    peer.write(frame(0).subarray(7000));
+    await eventually(() => rank.isLent);
+    peer.write(frame(1));
+    await eventually(() => rank.driver.drive() === TURN.progress && rank.tail(0) === 2);
+    rank.lending.takeBack();
+    peer.write(frame(2));
+    await eventually(() => rank.tail(0) === 3);
+    for (let step = 0; step < 3; step++) expect(rank.slot(0, step, bytes)).toEqual(pattern(bytes, step));
+    expect(rank.troubles).toEqual([]);
+  });
+
   it('leave trouble of the neighbours to the proxy, and are not lent again', async () => {
     const [a, b, c] = await ring(3, 1, 64);
     await b!.lend();

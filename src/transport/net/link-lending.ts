@@ -94,6 +94,7 @@ export class LinkLending {
     if (state.load('broken') !== 0) return;
     const ready = this.#lines.filter((line) => line.isReady());
     if (!ready.every(({ socket }) => socket.canLend)) {
+      for (const { socket } of ready) socket.atFrameEnd(() => this.lendIfWanted());
       this.#retry ??= setTimeout(() => {
         this.#retry = undefined;
         this.#retryMs = Math.min(2 * this.#retryMs, RETRY_MS.longest);

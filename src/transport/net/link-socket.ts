@@ -29,6 +29,9 @@ export class LinkSocket {
   readonly #direct: boolean;
   readonly #scratch = new Uint8Array(SCRATCH_BYTES);
   #reader: FrameReader | undefined;
+  /** Where Node puts what it reads next: it asks when it has read, and not again before the next read. */
+  #given: Uint8Array = this.#scratch;
+  #atFrameEnd: (() => void) | undefined;
   #onFault: (error: unknown) => void = () => {};
 
   private constructor(socket: Socket | undefined, address: SocketAddress | undefined) {
@@ -40,7 +43,10 @@ export class LinkSocket {
         port: address!.port,
         noDelay: true,
         onread: {
-          buffer: () => this.#space(),
+          buffer: () => {
+            this.#given = this.#space();
+            return this.#given;
+          },
           callback: (count, buffer) => this.#received(count, buffer),
         },
       });
@@ -73,12 +79,21 @@ export class LinkSocket {
     return (this.socket as unknown as { _handle?: StreamHandle })._handle ?? undefined;
   }
 
-  /** The event loop can let go of the connection now: it is sound, and all that was written is with the system. */
+  /**
+   * The event loop can let go of the connection now: it is sound, all that was written is with the system, and Node does
+   * not hold a place for the rest of a payload, which others would read.
+   */
   get canLend(): boolean {
     const { socket } = this;
     const isSound = !socket.destroyed && socket.readable && socket.writable;
     const isIdle = socket.writableLength === 0 && socket.readableLength === 0;
-    return isSound && isIdle && this.#reader !== undefined && this.#fd >= 0;
+    const isBetween = this.#given === this.#scratch;
+    return isSound && isIdle && isBetween && this.#reader !== undefined && this.#fd >= 0;
+  }
+
+  /** Calls `act` once when Node next stands between frames; in place of what an earlier call asked for. */
+  atFrameEnd(act: () => void): void {
+    this.#atFrameEnd = act;
   }
 
   /** The event loop does not read from now on; others do, with this descriptor, and go on where the reader stands. */
@@ -121,6 +136,11 @@ export class LinkSocket {
       if (buffer === this.#scratch) this.socket.emit('data', Buffer.from(buffer.subarray(0, count)));
     } else if (buffer === this.#scratch) this.#take(() => reader.push(buffer.subarray(0, count)));
     else this.#take(() => reader.advance(count));
+    if (this.#atFrameEnd !== undefined && reader?.betweenFrames === true) {
+      // Node asks for the next place after this.
+      queueMicrotask(this.#atFrameEnd);
+      this.#atFrameEnd = undefined;
+    }
     return true;
   }
 
