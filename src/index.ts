@@ -15,6 +15,7 @@ export {
   type RootOptions,
   type RootReduceOptions,
 } from './communicator/communicator.js';
+export type { CommunicatorStatus } from './communicator/communicator-status.js';
 export type { CudaCollectives, StreamOption } from './communicator/cuda/cuda-collectives.js';
 export type { CudaCommunicator } from './communicator/cuda/cuda-communicator.js';
 export { type CudaDeviceName, cuda } from './communicator/cuda/cuda-device-name.js';

@@ -28,6 +28,7 @@ import {
 import { CallBoard } from './call-board.js';
 import type { CallOptions } from './call-check.js';
 import { type AnyCall, CallPlans } from './call-plans.js';
+import type { CommunicatorStatus } from './communicator-status.js';
 import { Comparison } from './comparison.js';
 import { ConnectionPools } from './connection-pools.js';
 import { createLocalCudaCommunicators } from './cuda/create-local.js';
@@ -38,9 +39,17 @@ import { Engine } from './engine.js';
 import { FailureState } from './failure-state.js';
 import { Gate } from './gate.js';
 import type { MessageCollective } from './gather-scatter.js';
-import { failGroup, type GroupMember, isGroupOpen, joinGroup, recordGroup } from './group.js';
+import {
+  failGroup,
+  finalizeInGroup,
+  type GroupMember,
+  isGroupOpen,
+  joinGroup,
+  recordGroup,
+} from './group.js';
 import { readHostModel } from './host-constants-file.js';
 import { checkKnownOptions } from './known-options.js';
+import { FAREWELL } from './local-control.js';
 import { createLocalTeams } from './local-team.js';
 import type { Message } from './message-batch.js';
 import { MessagePool } from './message-pool.js';
@@ -180,7 +189,11 @@ export class Communicator implements AsyncDisposable {
   #tick: Prepared | undefined;
   /** What this communicator does in the open group. */
   #group: PendingGroup | undefined;
+  /** Settles when the communicator is finalized, or has failed meanwhile. */
+  #finalizing: Promise<void> | undefined;
   #closing: Promise<void> | undefined;
+  /** Neither is over. */
+  #isEnding = false;
   /** Everything of this rank is done: what happens to the others is no trouble any more. */
   #leaving = false;
 
@@ -277,6 +290,18 @@ export class Communicator implements AsyncDisposable {
   /** One line on how the ranks are connected. */
   get description(): string {
     return this.#team.description;
+  }
+
+  /** How the communicator is: never waits, and never throws. */
+  get status(): CommunicatorStatus {
+    const error = this.#failure.known;
+    if (error !== undefined) return error.code;
+    return this.#isEnding || this.#queue.isBusy ? 'inProgress' : 'success';
+  }
+
+  /** The error that every call ends with from now on; undefined as long as there is none. Never waits. */
+  get failure(): TuttiError | undefined {
+    return this.#failure.known;
   }
 
   /**
@@ -481,8 +506,9 @@ export class Communicator implements AsyncDisposable {
 
   #checkUsable(what: string): void {
     this.#failure.check();
-    if (this.#closing === undefined) return;
-    throw new TuttiError('invalidUsage', `${what}: the communicator is closed`, { rank: this.rank });
+    if (this.#closing === undefined && this.#finalizing === undefined) return;
+    const state = this.#closing === undefined ? 'finalized' : 'closed';
+    throw new TuttiError('invalidUsage', `${what}: the communicator is ${state}`, { rank: this.rank });
   }
 
   /** Throws, and has an open group fail too, since the other ranks' calls would find no partner. */
@@ -690,7 +716,11 @@ export class Communicator implements AsyncDisposable {
         : undefined,
     failureOf: (operation, failure) => this.#queue.failureOf(operation, failure),
     run: (operation, program) => {
-      if (this.#failure.error !== undefined || this.#closing !== undefined) {
+      if (
+        this.#failure.error !== undefined ||
+        this.#closing !== undefined ||
+        this.#finalizing !== undefined
+      ) {
         this.#checkUsable(operation.name);
       }
       this.#queue.run(operation, program);
@@ -703,7 +733,55 @@ export class Communicator implements AsyncDisposable {
 
   /** Gives the communicator up: everything under way here and at the other ranks ends with an error. */
   abort(reason = 'aborted by the program'): void {
-    if (this.#closing === undefined) this.#failure.abort(reason);
+    if (this.#closing === undefined && !this.#leaving) this.#failure.abort(reason);
+  }
+
+  /**
+   * Ends all use: resolves when what is under way is done and all ranks have called it, or `close`. What is left to do
+   * is `close`, which then waits for nobody. Results may still be read. Throws as a call does: `timeout` names the
+   * ranks that do not come.
+   */
+  finalize(): Promise<void> {
+    const done = this.#finalizeOrJoin();
+    if (isGroupOpen()) done.catch(() => {});
+    return done;
+  }
+
+  async #finalizeOrJoin(): Promise<void> {
+    this.#checkUsable('finalize');
+    // From here on calls are refused, in an open group too.
+    this.#finalizing = Promise.resolve();
+    const inGroup = finalizeInGroup(
+      () => this.#beginFinalize(),
+      () => {
+        this.#finalizing = undefined;
+      },
+    );
+    return inGroup ?? this.#beginFinalize();
+  }
+
+  #beginFinalize(): Promise<void> {
+    this.#gate.bar();
+    this.#isEnding = true;
+    const finalizing = this.#finalize();
+    this.#finalizing = finalizing.catch(() => {});
+    return finalizing;
+  }
+
+  async #finalize(): Promise<void> {
+    await this.#queue.drained();
+    this.#settleCalls();
+    this.#failure.check();
+    try {
+      await this.#lastMeeting();
+    } catch (error) {
+      this.#failure.check();
+      if (!TuttiError.is(error)) throw error;
+      const kind = error.code === 'timeout' ? 'timeout' : 'aborted';
+      throw this.#failure.failWith(error, { kind, culprit: error.rank ?? this.rank });
+    }
+    this.#leaving = true;
+    this.#isEnding = false;
   }
 
   /**
@@ -717,10 +795,13 @@ export class Communicator implements AsyncDisposable {
   }
 
   async #close(): Promise<void> {
+    this.#isEnding = true;
+    await this.#finalizing;
     await this.#queue.drained();
-    this.#settleCalls();
+    const isFinalized = this.#leaving;
+    if (!isFinalized) this.#settleCalls();
     this.#leaving = true;
-    const graceful = await this.#farewell();
+    const graceful = isFinalized || (await this.#farewell());
     for (const prepared of [...this.#prepared]) prepared.release();
     this.#recent.clear();
     await this.#engine.close();
@@ -729,6 +810,7 @@ export class Communicator implements AsyncDisposable {
     for (const array of this.#arrays.splice(0)) device.freeArray(array);
     this.#stage.close();
     device.freePrivate(this.#peerTable);
+    this.#isEnding = false;
   }
 
   /** The last look for ranks that have called something else: they are told, and nobody waits for them. */
@@ -746,19 +828,26 @@ export class Communicator implements AsyncDisposable {
    */
   async #farewell(): Promise<boolean> {
     if (!this.#failure.healthy) return false;
-    const leave = () => this.#failure.leave();
     if (this.#team.sharesThread) {
       // Ranks of one thread close one after the other; the last of them gives the memory back.
-      if (areOthersAhead(this.#team, this.#context.messages)) leave();
+      if (areOthersAhead(this.#team, this.#context.messages)) this.#failure.leave();
       return this.#failure.healthy;
     }
-    const stop = watchForStragglers(this.#team, this.#context.messages, leave);
     try {
-      await this.#team.barrier('close');
+      await this.#lastMeeting();
       return true;
     } catch {
       // A rank that is gone cannot be waited for.
       return false;
+    }
+  }
+
+  /** All ranks are done; those that call what this one will never call are told. */
+  async #lastMeeting(): Promise<void> {
+    const { messages } = this.#context;
+    const stop = watchForStragglers(this.#team, messages, () => this.#failure.leave());
+    try {
+      await this.#team.barrier(FAREWELL);
     } finally {
       stop();
     }

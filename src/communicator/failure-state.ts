@@ -34,6 +34,12 @@ export class FailureState {
     return this.#error;
   }
 
+  /** The failure, also one that only others have met so far; that a rank has left is none as long as nobody calls. */
+  get known(): TuttiError | undefined {
+    if (this.#error === undefined && this.#trouble !== undefined) this.failWith(this.#heard(this.#trouble));
+    return this.#error;
+  }
+
   /** Nobody has reported anything bad. */
   get healthy(): boolean {
     return this.#error === undefined && this.#trouble === undefined;

@@ -29,6 +29,29 @@ export function joinGroup(member: GroupMember): boolean {
   return depth > 0;
 }
 
+/**
+ * Has the end of a communicator begin with the open group's end, behind the calls of it; undefined when no group is open.
+ * `forget` is called when the group is given up.
+ */
+export function finalizeInGroup(begin: () => Promise<void>, forget: () => void): Promise<void> | undefined {
+  if (depth === 0) return undefined;
+  const done = new Promise<void>((resolve, reject) => {
+    members.add({
+      submitGroup: async () => {
+        resolve(begin());
+        await done;
+      },
+      discardGroup: () => {
+        forget();
+        reject(new TuttiError('invalidUsage', 'finalize: the group was given up before its end'));
+      },
+    });
+  });
+  // Who looks at the group's promise need not look at this one.
+  done.catch(() => {});
+  return done;
+}
+
 /** A call of the open group is wrong: the group submits nothing and fails with the error. */
 export function failGroup(error: unknown): void {
   if (depth > 0) failure ??= error;

@@ -5,6 +5,9 @@
 import { TuttiError } from '../errors/tutti-error.js';
 import type { Trouble } from './team.js';
 
+/** Label of the last meeting of a communicator: ranks that have left are not waited for in it. */
+export const FAREWELL = 'finalize or close';
+
 /** Longest time of a timer in Node, ms. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
@@ -100,6 +103,7 @@ export function createLocalControls(size: number, timeoutMs: number): LocalContr
       if (meeting === undefined) {
         meeting = new Meeting(label, size, timeoutMs, () => meetings.delete(key));
         meetings.set(key, meeting);
+        if (label === FAREWELL) for (const gone of closed) meeting.join(gone, new Uint8Array(0));
       }
       if (meeting.join(rank, bytes)) meetings.delete(key);
       return meeting.done;
@@ -127,6 +131,9 @@ export function createLocalControls(size: number, timeoutMs: number): LocalContr
       },
       leave: () => {
         closed.add(rank);
+        for (const [key, meeting] of meetings) {
+          if (key.startsWith(FAREWELL) && meeting.join(rank, new Uint8Array(0))) meetings.delete(key);
+        }
         return closed.size === size;
       },
     };

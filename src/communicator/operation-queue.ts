@@ -58,6 +58,11 @@ export class OperationQueue {
     await Promise.all(Array.from(this.#underWay, ({ done }) => done));
   }
 
+  /** Operations are queued that are not finished. */
+  get isBusy(): boolean {
+    return this.#underWay.size > 0;
+  }
+
   /** The call under way that works on these bytes. */
   userOf(range: ByteRange): string | undefined {
     for (const { operation } of this.#underWay) {
