@@ -1,6 +1,6 @@
 /** A communicator's life: made by one thread, used in groups, looked at from time to time, finalized, closed or aborted. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { type Communicator, createLocalCommunicators, group, TuttiError } from '#src/index.js';
+import { Communicator, createLocalCommunicators, createUniqueId, group, TuttiError } from '#src/index.js';
 import { effort } from '../effort.js';
 import { expectError, rejections, thrownBy } from './errors.js';
 
@@ -184,6 +184,30 @@ describe('finalize', () => {
       ['success', 'success', 'success'],
     ]);
     for (const comm of made) await comm.close();
+  });
+
+  it.each([
+    [0, {}],
+    [1, {}],
+    [0, { sockets: true }],
+    [1, { sockets: true }],
+  ])('lets rank %i close without waiting for the other one, %j [C01-18]', async (first, options) => {
+    const root = await createUniqueId();
+    const places = [0, 1].map((rank) => ({ ...options, id: root.id, rank, size: 2, timeoutMs: 10_000 }));
+    comms = await Promise.all(places.map((place) => Communicator.init(place)));
+    const sums = comms.map(() => Int32Array.of(1));
+    await Promise.all(comms.map((comm, rank) => comm.allReduce(sums[rank]!, sums[rank]!)));
+    await Promise.all(comms.map((comm) => comm.finalize()));
+    // The other rank closes only when this has come to its end: waiting for it would take until the time limit.
+    const since = performance.now();
+    await comms[first]!.close();
+    expect(performance.now() - since).toBeLessThan(5000);
+    expect([statuses(), sums]).toEqual([
+      ['success', 'success'],
+      [Int32Array.of(2), Int32Array.of(2)],
+    ]);
+    await comms[1 - first]!.close();
+    root.close();
   });
 
   it('is not begun by a group that fails', async () => {
