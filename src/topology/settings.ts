@@ -34,6 +34,8 @@ export interface TopologySettings {
   readonly forceFlush: boolean;
   /** NCCL_NET_DISABLE_INTRA: never use the network inside a host. */
   readonly netDisableIntra: boolean;
+  /** NCCL_P2P_USE_CUDA_MEMCPY: copy engines move what goes from GPU to GPU; they do not relay through a third one. */
+  readonly p2pMemcpy: boolean;
   /** NCCL_SHM_DISABLE. */
   readonly shmDisable: boolean;
   /** NCCL_PXN_DISABLE. */
@@ -149,6 +151,7 @@ export function topologySettings(env: Environment = {}, log: LogSink = SILENT): 
     gdrMloPart: flag('NCCL_NET_GDR_MLOPART', false),
     forceFlush: flag('NCCL_NET_FORCE_FLUSH', false),
     netDisableIntra: integer('NCCL_NET_DISABLE_INTRA', 0) === 1,
+    p2pMemcpy: flag('NCCL_P2P_USE_CUDA_MEMCPY', false),
     shmDisable: integer('NCCL_SHM_DISABLE', 0) === 1,
     pxnDisable: integer('NCCL_PXN_DISABLE', 0) === 1,
     pxnC2c: flag('NCCL_PXN_C2C', true),

@@ -99,6 +99,7 @@ export const DESCRIPTION_READINGS: Readonly<Record<string, Reading>> = {
   NCCL_NET_GDR_MLOPART: number,
   NCCL_NET_FORCE_FLUSH: number,
   NCCL_NET_DISABLE_INTRA: onlyOne,
+  NCCL_P2P_USE_CUDA_MEMCPY: number,
   NCCL_SHM_DISABLE: onlyOne,
   NCCL_PXN_DISABLE: onlyOne,
   NCCL_PXN_C2C: number,

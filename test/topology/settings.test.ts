@@ -35,6 +35,7 @@ const CASES: readonly Case[] = [
   ['NCCL_NET_GDR_MLOPART', 'gdrMloPart', false, FLAG_OFF],
   ['NCCL_NET_FORCE_FLUSH', 'forceFlush', false, FLAG_OFF],
   ['NCCL_NET_DISABLE_INTRA', 'netDisableIntra', false, ONLY_ONE],
+  ['NCCL_P2P_USE_CUDA_MEMCPY', 'p2pMemcpy', false, FLAG_OFF],
   ['NCCL_SHM_DISABLE', 'shmDisable', false, ONLY_ONE],
   ['NCCL_PXN_DISABLE', 'pxnDisable', false, ONLY_ONE],
   ['NCCL_PXN_C2C', 'pxnC2c', true, { '0': false, '1': true }],

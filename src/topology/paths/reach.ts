@@ -5,7 +5,7 @@
  * (NCCL 2.30.7, paths.cc and the transports.)
  */
 import { TuttiError } from '../../errors/tutti-error.js';
-import type { CommInfo } from '../communicator.js';
+import type { CommInfo, RankInfo } from '../communicator.js';
 import { type LogSink, SILENT } from '../log.js';
 import type { TopologySettings } from '../settings.js';
 import {
@@ -38,6 +38,10 @@ export type Refusal =
   | 'path type above level'
   | 'NVML reports P2P not supported'
   | 'network is faster'
+  | 'network is not faster'
+  | 'GPU of another node'
+  | 'copy engines do not relay'
+  | 'point-to-point'
   | 'NCCL_SHM_DISABLE'
   | 'NIC without GPUDirect RDMA'
   | 'GPU without GPUDirect RDMA'
@@ -153,19 +157,28 @@ function bestNet(system: TopoSystem, gpu: GpuNode): number {
 export function p2pTransportRefuses(context: ReachContext, from: GpuNode, to: GpuNode): Refusal | undefined {
   const { refused, intermediate } = checkP2p(context, from, to);
   if (refused !== undefined) return refused;
-  if (intermediate !== undefined) return undefined;
+  if (intermediate !== undefined) {
+    return context.settings.p2pMemcpy ? 'copy engines do not relay' : undefined;
+  }
   return networkIsFaster(context, from, to) ? 'network is faster' : undefined;
 }
 
 /** Why the shared-memory transport does not connect two ranks; undefined if it does. */
 export function shmTransportRefuses(context: ReachContext, from: GpuNode, to: GpuNode): Refusal | undefined {
-  const { comm, settings } = context;
-  const a = comm.ranks[from.rank]!;
-  const b = comm.ranks[to.rank]!;
-  if (settings.shmDisable) return 'NCCL_SHM_DISABLE';
+  if (context.settings.shmDisable) return 'NCCL_SHM_DISABLE';
   if (networkIsFaster(context, from, to)) return 'network is faster';
-  if (a.hostHash !== b.hostHash) return 'different host';
-  return a.shmDevice === b.shmDevice ? undefined : 'different /dev/shm';
+  return sharedMemoryRefuses(context, context.comm.ranks[from.rank]!, context.comm.ranks[to.rank]!);
+}
+
+/** The same of a peer whose GPU is in no topology of this rank, so that nobody can compare it with the network. */
+export function sharedMemoryRefuses(
+  { settings }: ReachContext,
+  rank: RankInfo,
+  peer: RankInfo,
+): Refusal | undefined {
+  if (settings.shmDisable) return 'NCCL_SHM_DISABLE';
+  if (rank.hostHash !== peer.hostHash) return 'different host';
+  return rank.shmDevice === peer.shmDevice ? undefined : 'different /dev/shm';
 }
 
 export interface GdrAnswer {

@@ -1,10 +1,12 @@
 /**
- * What one rank has: where it is, its neighbours in rings and trees, the NICs that it sends and receives through.
+ * What one rank has: where it is, its neighbours in rings and trees, the transports to all others, the NICs that it
+ * sends and receives through.
  *
  * Channels in which everything is the same share a line.
  */
 import type { Cluster, Domain } from '../cluster.js';
 import type { NicChoice } from '../connect/connection-nics.js';
+import { transportText } from '../paths/transports.js';
 import type { GpuNode } from '../system/node.js';
 import { Labels, shortBusId } from './labels.js';
 import { gpuName } from './product-names.js';
@@ -14,6 +16,9 @@ import { padEnd, type Style, wrap } from './style.js';
 
 /** Down slots of a rank in a tree. */
 const TREE_ARITY = 3;
+
+/** Beyond all bits of a host hash. */
+const HASH_BITS = 64n;
 
 /** Lines about a rank of the cluster. */
 export function rankView(cluster: Cluster, rank: number, style: Style): string[] {
@@ -52,6 +57,11 @@ export function rankView(cluster: Cluster, rank: number, style: Style): string[]
       return `${above}; ${below.length === 0 ? 'nobody' : listText(below)}`;
     }),
   );
+  const others = Array.from({ length: nRanks }, (_, peer) => peer).filter((peer) => peer !== rank);
+  section(
+    'Transports: to ranks',
+    new Map(others.map((peer) => [peer, transportTo(cluster, nics, rank, peer)])),
+  );
   if (comm.nvls !== undefined) {
     const head = comm.nvls.headRank[rank]!;
     lines.push('', style.heading('NVLS'), head === -1 ? 'no head' : `head ${head} of ${comm.nvls.nHeads}`);
@@ -67,6 +77,25 @@ export function rankView(cluster: Cluster, rank: number, style: Style): string[]
     const choice = nics.ofChannel(graph, rank, channel);
     return choice === undefined ? '' : ` (${choiceText(choice, domain, gpu)})`;
   }
+}
+
+/** How what the rank sends reaches a peer. */
+function transportTo(cluster: Cluster, nics: RankNics, rank: number, peer: number): string {
+  const { domain, gpu } = nics.placeOf(rank);
+  const { domain: there, gpu: far } = nics.placeOf(peer);
+  const { system, comm, localHost, rankOffset } = domain;
+  const info = there.comm.ranks[far.rank]!;
+  const apart = BigInt(there.node - domain.node);
+  const pair = {
+    rank: comm.ranks[gpu.rank]!,
+    // Machines of equal documents have equal hashes, and are different hosts all the same.
+    peer: apart === 0n ? info : { ...info, hostHash: info.hostHash + (apart << HASH_BITS) },
+    from: gpu,
+    to: there === domain ? far : undefined,
+  };
+  const text = transportText({ system, comm, localHost, settings: cluster.settings }, pair, rankOffset);
+  // The topology of a rank ends at its node, so the transports cannot see that the network is faster.
+  return text === 'SHM' && there !== domain ? 'SHM, although graphs count on the network here' : text;
 }
 
 /** `mlx5_3`, `mlx5_3 through GPU 5`. */

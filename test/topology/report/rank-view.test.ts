@@ -50,6 +50,18 @@ describe('the view of a rank', () => {
     expect(seen.toSorted((a, b) => a - b)).toEqual(Array.from({ length: nChannels }, (_, at) => at));
   });
 
+  it('names the transport to every other rank once, also where a host is several nodes', () => {
+    const transports = section('Transports').flatMap((line) =>
+      channelsOf(line).map((peer) => [peer, line.slice(line.indexOf('  ')).trim()] as const),
+    );
+    const others = Array.from({ length: 16 }, (_, peer) => peer).filter((peer) => peer !== 9);
+    expect(transports.map(([peer]) => peer).toSorted((a, b) => a - b)).toEqual(others);
+    for (const [peer, text] of transports) expect(text).toBe(peer < 8 ? 'NET' : 'P2P, receiver reads');
+    const split = rankView(clusterOf('l40s-x4-2socket-2x200g', 1), 0, plainStyle(200));
+    expect(split).toContain('1    P2P');
+    expect(split).toContain('2-3  SHM, although graphs count on the network here');
+  });
+
   it('names a NIC for every neighbour on another node, and none for others', () => {
     for (const line of [...section('Rings'), ...section('Trees')]) {
       for (const [, peer, nic] of line.matchAll(

@@ -34,6 +34,10 @@ const EFFECTS: Readonly<Record<Key, readonly [variable: string, effect: string]>
   gdrMloPart: ['NCCL_NET_GDR_MLOPART', 'whether GPU partitions may use GPUDirect RDMA'],
   forceFlush: ['NCCL_NET_FORCE_FLUSH', 'a flush after every message received with GPUDirect RDMA'],
   netDisableIntra: ['NCCL_NET_DISABLE_INTRA', 'the network is never used between GPUs of one host'],
+  p2pMemcpy: [
+    'NCCL_P2P_USE_CUDA_MEMCPY',
+    'whether copy engines move data between GPUs, which do not relay through a third one',
+  ],
   shmDisable: ['NCCL_SHM_DISABLE', 'no shared memory between ranks of one host'],
   pxnDisable: ['NCCL_PXN_DISABLE', 'no GPU uses a NIC through another GPU'],
   pxnC2c: ['NCCL_PXN_C2C', 'whether a GPU may relay to a NIC that it reaches by its chip-to-chip link'],
