@@ -60,6 +60,7 @@ import { PendingGroup } from './pending-group.js';
 import { type Plan, Prepared, type PreparedOperation, type Runner } from './prepared-operation.js';
 import { openProcessTeam } from './process-team.js';
 import { RecentCall } from './recent-call.js';
+import { rehearsePrepared } from './rehearsal.js';
 import {
   COMMUNICATOR_OPTIONS,
   type CommunicatorOptions,
@@ -240,6 +241,7 @@ export class Communicator implements AsyncDisposable {
     team.onTrouble((trouble, detail) => {
       if (!this.#leaving) this.#failure.hear(trouble, detail);
     });
+    rehearsePrepared(this.#engine);
   }
 
   /**

@@ -18,6 +18,32 @@ const MEMCPY_BYTES = 1024;
 /** Up to so many bytes a loop is faster than `set`. */
 const LOOP_BYTES = 64;
 
+/** Copies of a rehearsal: after fewer calls of a function V8 does not note yet what it meets. */
+const REHEARSALS = 20;
+
+const rehearsed = new WeakSet<HostDevice>();
+
+/**
+ * Copies of every size once, long before V8 compiles them: code that has not been met would be thrown away at the first
+ * array of another size, and on a machine whose cores all wait, compiling it anew takes tens of milliseconds.
+ */
+function rehearse(device: HostDevice): void {
+  if (rehearsed.has(device)) return;
+  rehearsed.add(device);
+  const array = new OutsideArray(device, new Uint8Array(MEMCPY_BYTES));
+  const stage = device.allocatePrivate(MEMCPY_BYTES);
+  try {
+    for (let i = 0; i < REHEARSALS; i++) {
+      for (const bytes of [LOOP_BYTES, LOOP_BYTES + 1, MEMCPY_BYTES]) {
+        array.copyIn(0, stage, bytes);
+        array.copyOut(stage, 0, bytes);
+      }
+    }
+  } finally {
+    device.freePrivate(stage);
+  }
+}
+
 export class OutsideArray {
   readonly #device: HostDevice;
   readonly #buffer: Buffer;
@@ -27,6 +53,7 @@ export class OutsideArray {
   readonly #address: number;
 
   constructor(device: HostDevice, buffer: Buffer) {
+    rehearse(device);
     this.#device = device;
     this.#buffer = buffer;
     this.#bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);

@@ -18,8 +18,11 @@ import type { CollectiveName } from './sizes.js';
 import { TestData } from './test-data.js';
 import { elementBytes } from './type-names.js';
 
-/** V8 optimises a function after some hundreds of calls. */
-const ACQUAINTANCE = { inline: 2000, threads: 200 } as const;
+/**
+ * V8 compiles functions after some hundreds of calls, one after the other, on the cores on which ranks wait for each other:
+ * on two of them all are done after 4000 to 8000 calls.
+ */
+const ACQUAINTANCE = { inline: 8000, threads: 500 } as const;
 
 interface LocalRank {
   readonly comm: Communicator;

@@ -8,7 +8,7 @@
 import { type Combination, labels } from './combinations.js';
 import { dataPlan } from './data-plan.js';
 import type { PerfOptions } from './options.js';
-import type { PerfOperation, PerfRanks, Region, Sides, Timed } from './perf-ranks.js';
+import type { PerfOperation, PerfRanks, Region, Sides, Timed, TimedLoop } from './perf-ranks.js';
 import { formatTimestamp, type ResultRow, type SideResult } from './report.js';
 import {
   bandwidthFor,
@@ -30,10 +30,13 @@ const TIMED_SEED = 99;
 /** Places in the buffers that the operations of a row take turns in, at most: enough to leave the nearest cache. */
 const PLACES = 64;
 
-/** The first of them tell how long a call takes here, ... */
-const FIRST_CALLS = 50;
+/** Calls of a portion of those that let ranks get acquainted: a function that is called again is compiled whole. */
+const PORTION = 250;
 
-/** ... so that on a crowded machine neither the rest nor the loop of a small row takes much longer than this, ms. */
+/** Most time for all portions, ms: on a crowded machine compiling takes turns with the calls. */
+const ACQUAINTANCE_MS = 500;
+
+/** On a crowded machine the loop of a small row does not take much longer than this, ms. */
 const PATIENCE_MS = 100;
 
 /** Below this size a call's first run tells little of what it takes, and more runs and a warm-up cost nothing. */
@@ -58,6 +61,7 @@ export class Measurement<O extends PerfOperation> {
   readonly #size: number;
   readonly maxBytes: number;
   readonly #budget: TimeBudget | undefined;
+  readonly #loop: TimedLoop;
   #seed = 0;
   /** Microseconds of a small operation while the ranks were getting acquainted; the same on all ranks. */
   #smallUs = 1;
@@ -69,6 +73,8 @@ export class Measurement<O extends PerfOperation> {
    */
   constructor(options: PerfOptions, ranks: PerfRanks<O>, maxBytes: number, budget?: TimeBudget) {
     this.#options = options;
+    const { blocking, perIteration, aggregated } = options;
+    this.#loop = { blocking, perIteration, aggregated };
     this.#budget = budget;
     this.#ranks = ranks;
     this.#size = ranks.size;
@@ -157,7 +163,7 @@ export class Measurement<O extends PerfOperation> {
         await this.#ranks.barrier();
         // The barrier's messages reach the ranks tens of microseconds apart; one more operation lines them up.
         await this.#ranks.once(sequence[0]!);
-        timed = await this.#ranks.time(sequence, options);
+        timed = await this.#ranks.time(sequence, this.#loop);
       }
     } finally {
       for (const operations of shifts.values()) for (const operation of operations) operation.release();
@@ -208,7 +214,7 @@ export class Measurement<O extends PerfOperation> {
     // The first run of a small operation mostly looks its program up.
     if (!isHurried) await this.#ranks.once(sequence[0]!);
     await this.#ranks.barrier();
-    const timed = await this.#ranks.time(sequence, this.#options);
+    const timed = await this.#ranks.time(sequence, this.#loop);
     const { aggregated } = this.#options;
     const all = await this.#ranks.gather(() => [
       timed.microseconds * aggregated,
@@ -291,20 +297,30 @@ export class Measurement<O extends PerfOperation> {
    * afterwards is the library and not its first acquaintance.
    */
   async acquaint(combination: Combination): Promise<void> {
+    const { collective, blocking } = this.#options;
+    const loop: TimedLoop = { blocking, perIteration: false, aggregated: 1 };
     this.#makeBuffers(combination.type);
     const size = elementBytes(combination.type);
-    const counts = countsFor(this.#options.collective, 8 * this.#size, size, this.#size);
-    const operations = this.#prepare(combination, counts, false, 0);
+    const counts = countsFor(collective, 8 * this.#size, size, this.#size);
+    const sides = hasInPlace(collective) ? [false, true] : [false];
+    const portions = sides.map((inPlace) =>
+      new Array<O[]>(PORTION).fill(this.#prepare(combination, counts, inPlace, 0)),
+    );
     try {
-      await this.#ranks.once(operations);
+      for (const [operations] of portions) await this.#ranks.once(operations!);
       const start = performance.now();
-      for (let i = 0; i < FIRST_CALLS; i++) await this.#ranks.once(operations);
-      const own = ((performance.now() - start) * 1e3) / FIRST_CALLS;
-      this.#smallUs = Math.max(...(await this.#ranks.gather(() => [own])).flat());
-      const rest = Math.min(this.#ranks.acquaintance - FIRST_CALLS, this.#callsIn(PATIENCE_MS));
-      for (let i = 0; i < rest; i++) await this.#ranks.once(operations);
+      let calls = 0;
+      let elapsedMs = 0;
+      // In turns, as rows have both, and in the loop of the rows.
+      while (calls < this.#ranks.acquaintance && elapsedMs < ACQUAINTANCE_MS) {
+        const { microseconds } = await this.#ranks.time(portions[(calls / PORTION) % portions.length]!, loop);
+        calls += PORTION;
+        const all = await this.#ranks.gather(() => [microseconds, performance.now() - start]);
+        this.#smallUs = Math.max(...all.map(([us]) => us!));
+        elapsedMs = Math.max(...all.map(([, ms]) => ms!));
+      }
     } finally {
-      for (const operation of operations) operation.release();
+      for (const [operations] of portions) for (const operation of operations!) operation.release();
     }
   }
 

@@ -33,6 +33,8 @@ export const WAITER_BYTES = 64;
 const STOP_WORD = 0;
 const NAP_WORD = 1;
 const TIMESPEC_WORD = 4;
+/** A doorbell that nobody rings. */
+const REHEARSAL_WORD = 8;
 
 /** Polls between two calls of relax: about 2 us of reads that hit the cache, a few round trips between cores. */
 const SPINS = 1000;
@@ -83,6 +85,9 @@ const NAP_MS = { first: 0.05, longest: 1 } as const;
 
 /** Each sleep is longer than the one before by this factor. */
 const SLEEP_GROWTH = 1.5;
+
+/** Rounds of a rehearsal: after fewer calls of a function V8 does not note yet what it meets. */
+const REHEARSALS = 20;
 
 /** Yielding rounds between two looks at the clock, which costs a fifth of a yield. */
 const ROUNDS_PER_CLOCK = 16;
@@ -242,6 +247,30 @@ export class Waiter {
               if (doorbell >>> 0 !== carrier || driver.publish() === TURN.notOurs) wake(doorbell);
             },
     };
+    if (driver === undefined) this.#rehearse();
+  }
+
+  /**
+   * Waits in vain for a moment, before V8 compiles what waits: code that has not been met would be thrown away at the
+   * first wait that takes a little longer, and on a machine whose cores all wait, compiling it anew takes tens of
+   * milliseconds.
+   */
+  #rehearse(): void {
+    const doorbell = this.#scratch + REHEARSAL_WORD * 4;
+    for (let round = 0; round < REHEARSALS; round++) {
+      // As after a sleep.
+      this.#wasRung = true;
+      this.begin();
+      this.#relax(0, doorbell);
+      Atomics.add(this.#i32, (doorbell + DOORBELL.sleepers) >>> 2, 1);
+      this.#registered = doorbell;
+      this.end();
+    }
+    this.#relax(1, doorbell);
+    this.#relax(this.#spinRounds, doorbell);
+    this.#relax(this.#spinRounds + ROUNDS_PER_CLOCK - 1, doorbell);
+    this.#vainRings = 0;
+    this.begin();
   }
 
   /** Why the last wait was given up; undefined when none was since `begin`. */
