@@ -6,6 +6,7 @@ import { MessageChannel, type MessagePort, SHARE_ENV, Worker } from 'node:worker
 import type { RetryRule } from '../bootstrap/dial.js';
 import type { SocketAddress } from '../bootstrap/socket-address.js';
 import { TuttiError } from '../errors/tutti-error.js';
+import { threadFailure } from '../system/thread-failure.js';
 import type { FromSocketProxy, SocketProxyStart, ToSocketProxy } from './socket-proxy-worker.js';
 
 /** Limits of the worker's JavaScript heap in MiB: data never lie in it. */
@@ -13,6 +14,8 @@ const HEAP_LIMITS = { maxYoungGenerationSizeMb: 4, maxOldGenerationSizeMb: 64, s
 
 /** Milliseconds that the thread has to end after `close`: its own farewell takes a second at most. */
 const CLOSE_MS = 2000;
+
+const THREAD = "the network proxy's thread";
 
 type Expected = 'listening' | 'connected' | 'running';
 
@@ -49,19 +52,10 @@ export class SocketProxy {
     });
     port1.on('message', (message: FromSocketProxy) => this.#receive(message));
     port1.unref();
-    this.#worker.on('error', (cause) => {
-      this.#fail(
-        new TuttiError('internalError', `the network proxy's thread failed: ${cause.message}`, { cause }),
-      );
-    });
+    this.#worker.on('error', (cause) => this.#fail(threadFailure(THREAD, undefined, cause)));
     this.#exited = new Promise((resolve) => {
       this.#worker.on('exit', (code) => {
-        this.#fail(
-          new TuttiError(
-            'internalError',
-            `the network proxy's thread ended by itself with exit code ${code}`,
-          ),
-        );
+        this.#fail(threadFailure(THREAD, code));
         resolve();
       });
     });

@@ -1,5 +1,5 @@
 /** `tutti run` as a user meets it: a process with arguments, output, signals and an exit code. */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { PassThrough } from 'node:stream';
@@ -302,6 +302,15 @@ describe('tutti run', () => {
     const missing = await run('-n', '2', 'no-such-program');
     expect(missing.code).toBe(127);
     expect(missing.stderr).toContain('rank 0 could not be started (no-such-program: ENOENT)');
+  });
+
+  test('ranks that cannot be started for want of descriptors are named', () => {
+    const program = fileURLToPath(new URL('./programs/no-descriptors.mjs', import.meta.url));
+    const command = 'ulimit -n 64; exec "$0" "$1"';
+    const { stdout } = spawnSync('/bin/sh', ['-c', command, process.execPath, program]);
+    const { said, failure } = JSON.parse(stdout.toString());
+    expect(failure).toMatchObject({ rank: 0, exitCode: 126 });
+    expect(said.at(-1)).toMatch(/^rank 0 could not be started \(.*: EMFILE\); the other ranks are ended$/);
   });
 
   test.each([

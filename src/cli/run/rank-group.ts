@@ -83,8 +83,9 @@ export class RankGroup {
     });
     this.#running.set(rank, child);
     this.#tellGuard();
-    stdout.attach(child.stdout!, rank);
-    stderr.attach(child.stderr!, rank);
+    // There are none where the system has no descriptors left for them; `error` follows.
+    if (child.stdout) stdout.attach(child.stdout, rank);
+    if (child.stderr) stderr.attach(child.stderr, rank);
     child.once('exit', (code, signal) => {
       this.#ended(rank, endOf(rank, code, signal));
       this.#endOutput(child);

@@ -9,6 +9,7 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { isThreadAlive } from '../../system/process-liveness.js';
+import { threadFailure } from '../../system/thread-failure.js';
 import {
   CAPACITY,
   CONTROL,
@@ -503,9 +504,7 @@ export class Executor {
 }
 
 function lostError({ exitCode, cause }: ThreadEnd): TuttiError {
-  return cause === undefined
-    ? new TuttiError('internalError', `the executor's thread ended by itself with exit code ${exitCode}`)
-    : new TuttiError('internalError', `the executor's thread failed: ${cause.message}`, { cause });
+  return threadFailure("the executor's thread", exitCode, cause);
 }
 
 function closedError(): TuttiError {

@@ -40,9 +40,15 @@ export async function measureHost(
     { env, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   const ended = new Promise<number | null>((resolve, reject) => {
-    child.once('error', reject);
+    child.once('error', (cause) => {
+      reject(
+        new TuttiError('systemError', `${ranks} ranks could not be started: ${cause.message}`, { cause }),
+      );
+    });
     child.once('close', resolve);
   });
+  // It has no output then.
+  if (child.pid === undefined) await ended;
   const samples: HostSample[] = [];
   let trouble = '';
   child.stderr.on('data', (data: Buffer) => {
