@@ -1,6 +1,13 @@
 /** A communicator's life: made by one thread, used in groups, looked at from time to time, finalized, closed or aborted. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { Communicator, createLocalCommunicators, createUniqueId, group, TuttiError } from '#src/index.js';
+import {
+  Communicator,
+  type CommunicatorOptions,
+  createLocalCommunicators,
+  createUniqueId,
+  group,
+  TuttiError,
+} from '#src/index.js';
 import { effort } from '../effort.js';
 import { expectError, rejections, thrownBy } from './errors.js';
 
@@ -9,8 +16,8 @@ afterEach(async () => {
   await Promise.all(comms.splice(0).map((comm) => comm.close()));
 });
 
-const open = async (...args: Parameters<typeof createLocalCommunicators>) => {
-  comms = (await createLocalCommunicators(...args)) as Communicator[];
+const open = async (size: number, options?: CommunicatorOptions) => {
+  comms = await createLocalCommunicators(size, options);
   return comms;
 };
 
