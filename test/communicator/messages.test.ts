@@ -433,7 +433,7 @@ describe('a message that nobody', () => {
   });
 
   it('sends ends with the time limit and names who has not called', async () => {
-    const [a, b] = await open(3, { timeoutMs: 200 });
+    const [a, b] = await open(3, { timeoutMs: 1500 });
     const early = b!.send(new Uint8Array(10), 0);
     const errors = await rejections([
       group(() => {
@@ -445,7 +445,7 @@ describe('a message that nobody', () => {
     expectError(errors[0], {
       code: 'timeout',
       rank: 2,
-      words: [/group: not done after 200 ms; rank 2 has not called the send to rank 0/],
+      words: [/group: not done after 1500 ms; rank 2 has not called the send to rank 0/],
     });
   });
 

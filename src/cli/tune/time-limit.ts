@@ -6,6 +6,7 @@
  */
 import { Script } from 'node:vm';
 import { Worker } from 'node:worker_threads';
+import { startTimer } from '../../bootstrap/deadline.js';
 
 /** Where the script finds what it has to call. */
 const CALL = Symbol.for('tutti.call-with-time-limit');
@@ -52,7 +53,8 @@ export function callWithin<T>(call: () => T, limit: number): T {
  */
 export async function importWithin(url: URL, limit: number): Promise<Record<string, unknown>> {
   await tryToLoad(url, limit);
-  const { done, late } = timer(limit);
+  const { start, done, late } = timer(limit);
+  start();
   try {
     return await Promise.race([import(url.href) as Promise<Record<string, unknown>>, late]);
   } finally {
@@ -63,7 +65,9 @@ export async function importWithin(url: URL, limit: number): Promise<Record<stri
 /** Loads a module in a thread, which is ended at last. What it prints is not shown: it will be loaded again. */
 async function tryToLoad(url: URL, limit: number): Promise<void> {
   const worker = new Worker(LOADER, { eval: true, workerData: url.href, stdout: true, stderr: true });
-  const { done, late } = timer(limit);
+  const { start, done, late } = timer(limit);
+  // The module is not to blame for how long a busy machine takes to start a thread.
+  worker.once('online', start);
   const loaded = new Promise<void>((resolve, reject) => {
     worker.once('message', ({ problem }: { readonly problem?: string }) =>
       problem === undefined ? resolve() : reject(new Error(problem)),
@@ -80,12 +84,19 @@ async function tryToLoad(url: URL, limit: number): Promise<void> {
   }
 }
 
-/** A promise that fails after a time, unless `done` is called before. */
-function timer(limit: number): { readonly late: Promise<never>; done(): void } {
-  let running: NodeJS.Timeout | undefined;
+/** A promise that fails `limit` ms after `start` is called, unless `done` is called before. */
+function timer(limit: number): { readonly late: Promise<never>; start(): void; done(): void } {
+  let cancel = () => {};
+  let fail: (error: Error) => void = () => {};
   const late = new Promise<never>((_, reject) => {
-    running = setTimeout(() => reject(new Error(secondsText(limit))), limit);
+    fail = reject;
   });
   late.catch(() => {});
-  return { late, done: () => clearTimeout(running) };
+  return {
+    late,
+    start: () => {
+      cancel = startTimer(limit, () => fail(new Error(secondsText(limit))));
+    },
+    done: () => cancel(),
+  };
 }

@@ -260,7 +260,7 @@ describe('a broken tuner', () => {
     ],
   ])('that never ends in %s is given up', async (where, text, message) => {
     const path = file(`loop-${where}.mjs`, text);
-    // Enough for a thread to start on a busy machine.
+    // Enough for the parts that do end, on a busy machine.
     const limit = where === 'loading' ? 50 : 2000;
     const run = async () => {
       const plugin = await loadTuner(path, limit);
