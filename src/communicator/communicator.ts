@@ -241,7 +241,7 @@ export class Communicator implements AsyncDisposable {
     team.onTrouble((trouble, detail) => {
       if (!this.#leaving) this.#failure.hear(trouble, detail);
     });
-    rehearsePrepared(this.#engine);
+    rehearsePrepared(this.#engine, device);
   }
 
   /**
@@ -408,31 +408,32 @@ export class Communicator implements AsyncDisposable {
   }
 
   allReduceSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): void {
-    this.#runCall('allReduce', [send, recv, options]);
+    this.#runCall('allReduce', send, recv, options);
   }
   reduceSync<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootReduceOptions): void {
-    this.#runCall('reduce', [send, recv, options]);
+    this.#runCall('reduce', send, recv, options);
   }
   broadcastSync(buffer: Buffer, options?: RootOptions): void;
   broadcastSync<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): void;
   broadcastSync(...args: Arguments): void {
-    this.#runCall('broadcast', args);
+    const { send, recv, options } = readArguments('broadcast', args);
+    this.#runCall('broadcast', send, recv, options);
   }
   allGatherSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): void {
-    this.#runCall('allGather', [send, recv, options]);
+    this.#runCall('allGather', send, recv, options);
   }
   reduceScatterSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: ReduceOptions): void {
-    this.#runCall('reduceScatter', [send, recv, options]);
+    this.#runCall('reduceScatter', send, recv, options);
   }
   allToAllSync<B extends Buffer>(send: B, recv: SameClass<B>, options?: CopyOptions): void {
-    this.#runCall('allToAll', [send, recv, options]);
+    this.#runCall('allToAll', send, recv, options);
   }
 
   gatherSync<B extends Buffer>(send: B, recv: SameClass<B> | null, options?: RootOptions): void {
-    this.#runCall('gather', [send, recv, options]);
+    this.#runCall('gather', send, recv, options);
   }
   scatterSync<B extends Buffer>(send: SameClass<B> | null, recv: B, options?: RootOptions): void {
-    this.#runCall('scatter', [send, recv, options]);
+    this.#runCall('scatter', send, recv, options);
   }
   sendSync(buffer: Buffer, peer: number): void {
     this.#runMessage('send', buffer, peer);
@@ -605,12 +606,18 @@ export class Communicator implements AsyncDisposable {
     }
   }
 
-  #runCall(name: CallName, args: Arguments): void {
-    const { send, recv, options } = readArguments(name, args);
+  #runCall(name: CallName, send: Buffer | null, recv: Buffer | null, given: CallOptions | undefined): void {
+    const options = given ?? NO_OPTIONS;
     const recent = this.#recent.get(name);
-    if (recent?.fits(send, recv, options, NO_PEER) === true && !this.#team.sharesThread)
+    if (recent?.fits(send, recv, options, NO_PEER) === true && !this.#team.sharesThread) {
       recent.prepared.run();
-    else this.#runNew(name, () => [this.#prepareCall(name, args), send, recv, options, NO_PEER]);
+    } else this.#runNewCall(name, send, recv, options);
+  }
+
+  #runNewCall(name: CallName, send: Buffer | null, recv: Buffer | null, options: CallOptions): void {
+    this.#runNew(name, () => {
+      return [this.#prepareCall(name, [send, recv, options]), send, recv, options, NO_PEER];
+    });
   }
 
   /** What is done at once cannot wait for the calls of an open group, nor they for it. */
@@ -729,6 +736,7 @@ export class Communicator implements AsyncDisposable {
     },
     copyIn: (operation) => this.#queue.copyIn(operation, 0),
     copyOut: (operation) => this.#queue.copyOut(operation, 0),
+    copyFailure: (operation, error) => this.#queue.copyFailure(operation, error),
     enqueue: (operation) => this.#queue.enqueue(operation),
     forget: (prepared) => this.#prepared.delete(prepared),
   };

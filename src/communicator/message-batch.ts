@@ -36,6 +36,7 @@ import type { OperationContext } from './operation-context.js';
 import { OutsideArray } from './outside-array.js';
 import { frameBytesFor, type ProgramSource } from './program-cache.js';
 import type { Announcement, QueuedWork } from './queued-work.js';
+import { StagedCopy } from './staged-copy.js';
 import { type Staging, type StagingForm, takeStaging } from './staging.js';
 import type { Finding, Witness } from './witness.js';
 
@@ -81,14 +82,6 @@ interface Placed extends HostMessage {
   readonly isStaged: boolean;
 }
 
-/** A part that goes through staging, and where there. */
-interface StagedPart {
-  readonly array: OutsideArray;
-  readonly from: number;
-  readonly bytes: number;
-  readonly stage: number;
-}
-
 export class MessageBatch implements QueuedWork {
   readonly name: string;
   readonly program = PROGRAM;
@@ -113,8 +106,8 @@ export class MessageBatch implements QueuedWork {
   /** Where the window of each stream begins, when it does not: of copies, the one that is read, and the one that is written. */
   readonly #windows: readonly { readonly own: number; readonly target: number }[];
   readonly #reached: readonly OutsideArray[];
-  #copiesIn: StagedPart[] = [];
-  #copiesOut: StagedPart[] = [];
+  #copiesIn: StagedCopy[] = [];
+  #copiesOut: StagedCopy[] = [];
   #released = false;
 
   /**
@@ -309,25 +302,30 @@ export class MessageBatch implements QueuedWork {
     message: Placed,
     { from, bytes, place }: StreamPart<Placed>,
     window: number,
-    copies: StagedPart[],
+    copies: StagedCopy[],
   ): number {
     const { address, outside, reached } = message;
     if (address !== undefined) return address + from;
     if (reached !== 0) return 0;
     const whole = this.#stages?.get(message);
     const stage = whole === undefined ? window + place : whole + from;
-    if (bytes > 0) copies.push({ array: outside!, from, bytes, stage });
+    if (bytes > 0) copies.push(new StagedCopy(this.#device, outside!, from, stage, bytes));
     return stage;
+  }
+
+  get copies(): QueuedWork['copies'] {
+    if (this.pieces > 1 || this.reachesArrays) return undefined;
+    return { in: this.#copiesIn, out: this.#copiesOut };
   }
 
   before(piece: number): void {
     if (this.pieces > 1) this.#write(piece);
     for (const array of this.#reached) array.check();
-    for (const { array, from, bytes, stage } of this.#copiesIn) array.copyIn(from, stage, bytes);
+    for (const copy of this.#copiesIn) copy.in();
   }
 
   after(): void {
-    for (const { array, from, bytes, stage } of this.#copiesOut) array.copyOut(stage, from, bytes);
+    for (const copy of this.#copiesOut) copy.out();
   }
 
   release(): void {

@@ -212,6 +212,11 @@ export class OperationQueue {
     }
   }
 
+  /** The error of an operation in one piece that runs without being asked about, and of which an array cannot be copied. */
+  copyFailure(operation: QueuedWork, error: unknown): unknown {
+    return this.#describe(operation, error, false);
+  }
+
   /** Takes out the result of a piece. Throws as `copyIn` does. */
   copyOut(operation: QueuedWork, piece: number): void {
     try {

@@ -38,6 +38,7 @@ import { OutsideArray } from './outside-array.js';
 import { frameBytesFor } from './program-cache.js';
 import type { Announcement, QueuedWork } from './queued-work.js';
 import { receiverOffset, senderOffset } from './rank-area.js';
+import { StagedCopy } from './staged-copy.js';
 import { type SideBytes, type Staging, type StagingForm, takeStaging } from './staging.js';
 import { switchHindrance } from './switch-set-up.js';
 import type { Witness } from './witness.js';
@@ -138,6 +139,7 @@ export class Operation implements QueuedWork {
   readonly #outside: { readonly send: OutsideArray | null; readonly recv: OutsideArray | null };
   /** Index of the word that counts this rank's ring operations for the others; 0 for other operations. */
   readonly #callsWord: number;
+  readonly copies: QueuedWork['copies'];
   #released = false;
 
   /** Throws `systemError`, and keeps nothing, when there is no memory for staging or descriptors. */
@@ -219,6 +221,10 @@ export class Operation implements QueuedWork {
     const addresses = this.#staging ?? { send: sendAddress!, recv: recvAddress! };
     const compares = settings.check && !direct && team.shared;
     this.#callsWord = !direct ? (team.area + ControlBlock.fields.ringCalls.offset) >>> 2 : 0;
+    this.copies =
+      this.pieces === 1 && this.#cutShares === undefined && !this.isCounted
+        ? { in: this.#copiesOf('send'), out: this.#copiesOf('recv') }
+        : undefined;
     this.blocks = this.#connected?.blocks.length ?? (direct ? 1 : settings.shape.channels);
     try {
       this.comparison = compares ? this.#directDescriptor({ send: 0, recv: 0 }, 1, false) : 0;
@@ -264,6 +270,18 @@ export class Operation implements QueuedWork {
       send: bytes * blocksOf(this.call, 'send', this.#ranks),
       recv: bytes * blocksOf(this.call, 'recv', this.#ranks),
     };
+  }
+
+  /** Copies between the arrays of one side and its stage, of an operation in one piece. */
+  #copiesOf(side: 'send' | 'recv'): StagedCopy[] {
+    const array = this.#outside[side];
+    const bytes = this.call.count * this.#size;
+    if (array === null || this.#staging === null || bytes === 0) return [];
+    const stage = this.#staging[side];
+    const stride = this.#pieceElements * this.#size;
+    return Array.from({ length: blocksOf(this.call, side, this.#ranks) }, (_, block) => {
+      return new StagedCopy(this.#device, array, block * bytes, stage + block * stride, bytes);
+    });
   }
 
   #allocateDescriptor(bytes: number): number {
@@ -411,6 +429,10 @@ export class Operation implements QueuedWork {
 
   /** Brings the input of a piece in place. */
   before(piece: number): void {
+    if (this.copies !== undefined) {
+      for (const copy of this.copies.in) copy.in();
+      return;
+    }
     if (this.#callsWord !== 0 && piece === 0) this.#device.i32[this.#callsWord]! += 1;
     if (this.#staging === null) return;
     const { start, elements, channel: only } = this.#range(piece);
@@ -440,6 +462,10 @@ export class Operation implements QueuedWork {
 
   /** Takes out what is finished once the program has run for a piece. */
   after(piece: number): void {
+    if (this.copies !== undefined) {
+      for (const copy of this.copies.out) copy.out();
+      return;
+    }
     if (this.#banks === 1) this.#takeOut(piece);
     else {
       // The meeting of this piece has shown that the one before is done everywhere; the last one parted by itself.

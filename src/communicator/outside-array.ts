@@ -3,8 +3,8 @@
  *
  * `TypedArray.set` between shared and ordinary memory moves about 10 GB/s whatever the size, since it must be
  * careful about races; the C library's memcpy moves several times that while the data are in a cache, at the
- * price of a call of 0.15 us. So it is used from a kilobyte up, where the C library can be reached. For a few bytes
- * even the call of `set` and its views cost more than a loop.
+ * price of a call of 0.15 us. So it is used from a kilobyte up, where the C library can be reached. A few bytes are moved
+ * by loops (staged-copy.ts).
  */
 
 import type { HostDevice } from '../device/host/host-device.js';
@@ -14,9 +14,6 @@ import type { Buffer } from './buffers.js';
 
 /** From this many bytes on memcpy is faster than `set`. */
 const MEMCPY_BYTES = 1024;
-
-/** Up to so many bytes a loop is faster than `set`. */
-const LOOP_BYTES = 64;
 
 /** Copies of a rehearsal: after fewer calls of a function V8 does not note yet what it meets. */
 const REHEARSALS = 20;
@@ -34,7 +31,7 @@ function rehearse(device: HostDevice): void {
   const stage = device.allocatePrivate(MEMCPY_BYTES);
   try {
     for (let i = 0; i < REHEARSALS; i++) {
-      for (const bytes of [LOOP_BYTES, LOOP_BYTES + 1, MEMCPY_BYTES]) {
+      for (const bytes of [MEMCPY_BYTES - 1, MEMCPY_BYTES]) {
         array.copyIn(0, stage, bytes);
         array.copyOut(stage, 0, bytes);
       }
@@ -47,7 +44,8 @@ function rehearse(device: HostDevice): void {
 export class OutsideArray {
   readonly #device: HostDevice;
   readonly #buffer: Buffer;
-  readonly #bytes: Uint8Array;
+  /** All of the array. */
+  readonly bytes: Uint8Array;
   readonly #length: number;
   /** Address of the first byte in the process, 0 where it is not known. */
   readonly #address: number;
@@ -56,11 +54,11 @@ export class OutsideArray {
     rehearse(device);
     this.#device = device;
     this.#buffer = buffer;
-    this.#bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
+    this.bytes = new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength);
     this.#length = buffer.byteLength;
     // Small arrays may lie in the JavaScript heap, where the garbage collector moves them.
     const hasAddress = device.baseAddress !== 0 && this.#length >= MEMCPY_BYTES;
-    this.#address = hasAddress ? (libc()?.addressOf(this.#bytes) ?? 0) : 0;
+    this.#address = hasAddress ? (libc()?.addressOf(this.bytes) ?? 0) : 0;
   }
 
   /** Address of the first byte in the process; 0 where it is not known, or may change. */
@@ -83,11 +81,7 @@ export class OutsideArray {
     this.check();
     if (this.#address !== 0 && bytes >= MEMCPY_BYTES) {
       libc()!.memcpy(this.#device.baseAddress + to, this.#address + from, bytes);
-    } else if (bytes <= LOOP_BYTES) {
-      const { u8 } = this.#device;
-      const own = this.#bytes;
-      for (let i = 0; i < bytes; i++) u8[to + i] = own[from + i]!;
-    } else this.#device.u8.set(this.#bytes.subarray(from, from + bytes), to);
+    } else this.#device.u8.set(this.bytes.subarray(from, from + bytes), to);
   }
 
   /** Bytes [to, to + bytes) of the array = heap address `from`. */
@@ -95,10 +89,6 @@ export class OutsideArray {
     this.check();
     if (this.#address !== 0 && bytes >= MEMCPY_BYTES) {
       libc()!.memcpy(this.#address + to, this.#device.baseAddress + from, bytes);
-    } else if (bytes <= LOOP_BYTES) {
-      const { u8 } = this.#device;
-      const own = this.#bytes;
-      for (let i = 0; i < bytes; i++) own[to + i] = u8[from + i]!;
-    } else this.#bytes.set(this.#device.u8.subarray(from, from + bytes), to);
+    } else this.bytes.set(this.#device.u8.subarray(from, from + bytes), to);
   }
 }

@@ -6,6 +6,7 @@ import type { CallBoard } from './call-board.js';
 import type { Engine, RunFailure } from './engine.js';
 import type { Gate } from './gate.js';
 import type { QueuedWork } from './queued-work.js';
+import type { StagedCopy } from './staged-copy.js';
 
 /** An operation that was checked and planned once. */
 export interface PreparedOperation {
@@ -44,6 +45,8 @@ export interface Runner {
   /** Copies between ordinary arrays and staging memory, of an operation in one piece. */
   copyIn(operation: QueuedWork): void;
   copyOut(operation: QueuedWork): void;
+  /** The error of an operation in one piece of which an array cannot be copied. */
+  copyFailure(operation: QueuedWork, error: unknown): unknown;
   enqueue(operation: QueuedWork): Promise<void>;
   /** The operation was released. */
   forget(prepared: Prepared): void;
@@ -62,7 +65,10 @@ export class Prepared implements PreparedOperation {
   #meets = false;
   /** Messages are compared with what others call later: see the board. */
   #onlyMessages = false;
-  #staged = false;
+  #copiesIn: readonly StagedCopy[] | undefined;
+  #copiesOut: readonly StagedCopy[] | undefined;
+  /** Moving arrays takes more than these copies. */
+  #isStaged = false;
   /** What looks for others that call something else. */
   #whenSlow: (() => void) | undefined;
   #signature = 0;
@@ -90,16 +96,18 @@ export class Prepared implements PreparedOperation {
   }
 
   run(): void {
-    const program = this.#program;
-    if (program === undefined) this.#firstRun();
-    else if (this.#gate?.open === true) {
-      if (this.#staged) this.#runner.copyIn(this.#operation!);
+    // Whatever is not short takes one way, which every first run takes too: V8 has seen it when it optimises this function,
+    // and does not throw the code away, and those of all callers, when something long comes.
+    if (this.#gate?.open !== true) this.#runAnyWay();
+    else {
+      if (this.#isStaged) this.#runner.copyIn(this.#operation!);
+      else if (this.#copiesIn !== undefined) this.#copyIn(this.#copiesIn);
       // Messages are nobody's business but that of their two ranks, unless all ranks call them alike.
       if (this.#meets) this.#board!.meeting(this.#signature, this.#count);
       else if (this.#onlyMessages) this.#board?.note(this.#signature, this.#count);
       else this.#board?.connected(this.#signature, this.#count);
       const failure = this.#engine!.runNow(
-        program,
+        this.#program!,
         this.#descriptor,
         this.#blocks,
         this.#frames,
@@ -108,8 +116,30 @@ export class Prepared implements PreparedOperation {
         this.#whenSlow,
       );
       if (failure !== undefined) throw this.#runner.failureOf(this.#operation!, failure);
-      if (this.#staged) this.#runner.copyOut(this.#operation!);
-    } else this.#runner.run(this.#operation!, program);
+      if (this.#isStaged) this.#runner.copyOut(this.#operation!);
+      else if (this.#copiesOut !== undefined) this.#copyOut(this.#copiesOut);
+    }
+  }
+
+  #copyIn(copies: readonly StagedCopy[]): void {
+    try {
+      for (let i = 0; i < copies.length; i++) copies[i]!.in();
+    } catch (error) {
+      throw this.#runner.copyFailure(this.#operation!, error);
+    }
+  }
+
+  #copyOut(copies: readonly StagedCopy[]): void {
+    try {
+      for (let i = 0; i < copies.length; i++) copies[i]!.out();
+    } catch (error) {
+      throw this.#runner.copyFailure(this.#operation!, error);
+    }
+  }
+
+  #runAnyWay(): void {
+    if (this.#program === undefined) this.#firstRun();
+    else this.#runner.run(this.#operation!, this.#program);
   }
 
   #firstRun(): void {
@@ -124,7 +154,10 @@ export class Prepared implements PreparedOperation {
     const shortcut = this.#runner.shortcut(operation);
     this.#gate = shortcut?.gate;
     this.#engine = shortcut?.engine;
-    this.#staged = operation.accesses.staged;
+    const { copies } = operation;
+    this.#isStaged = operation.accesses.staged && copies === undefined;
+    this.#copiesIn = copies === undefined || copies.in.length === 0 ? undefined : copies.in;
+    this.#copiesOut = copies === undefined || copies.out.length === 0 ? undefined : copies.out;
     this.#onlyMessages = operation.onlyMessages;
     this.#whenSlow = operation.onlyMessages ? shortcut?.board.settle : undefined;
     if (operation.announcement !== undefined) {
@@ -187,6 +220,7 @@ export class Prepared implements PreparedOperation {
     if (this.#released) return;
     this.#released = true;
     this.#program = undefined;
+    this.#gate = undefined;
     this.#runner.forget(this);
     if (this.#underWay === 0) this.#giveBack();
   }

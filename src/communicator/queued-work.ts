@@ -2,6 +2,7 @@
 
 import type { Accesses } from './hazards.js';
 import type { HostProgram } from './program-cache.js';
+import type { StagedCopy } from './staged-copy.js';
 import type { Witness } from './witness.js';
 
 /** How the other ranks find out that this one does something else (call-board.ts). */
@@ -42,6 +43,11 @@ export interface QueuedWork {
   readonly onlyMessages: boolean;
   /** What is found in memory when it fails. */
   readonly witness: Witness;
+  /**
+   * All that `before` and `after` do, of work in one piece that runs on the calling thread; undefined where they do more, or
+   * the work is in several pieces.
+   */
+  readonly copies: { readonly in: readonly StagedCopy[]; readonly out: readonly StagedCopy[] } | undefined;
   /** Brings the input of a piece in place, and takes its result out. */
   before(piece: number): void;
   after(piece: number): void;
