@@ -158,7 +158,7 @@ export function describeTrouble({ kind, culprit }: Trouble, own: number, detail?
     case 'outOfMemory':
       return new TuttiError(
         'remoteError',
-        `${who} has no memory left for a call that all ranks make${because}; the communicator cannot go on`,
+        `${who} has no memory left, or no descriptors or threads, for a call that all ranks make${because}; the communicator cannot go on`,
         { rank: culprit },
       );
     case 'corrupt':
