@@ -816,6 +816,10 @@ export class Communicator implements AsyncDisposable {
     this.#recent.clear();
     await this.#engine.close();
     await this.#team.close(graceful);
+    // Calls of ranks of this thread may be queued which their own threads have not begun.
+    if (graceful && this.#team.sharesThread) {
+      watchForStragglers(this.#team, this.#context.messages, () => this.#failure.leave());
+    }
     const { device } = this.#team;
     for (const array of this.#arrays.splice(0)) device.freeArray(array);
     this.#stage.close();

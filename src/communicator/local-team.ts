@@ -26,6 +26,8 @@ export function createLocalTeams(
     for (const area of areas) device.free(area);
     throw error;
   }
+  /** The last rank has left. */
+  let isOver = false;
   const segments = new Array<number>(size).fill(device.segmentBase);
 
   const makeTeam = (rank: number): Team => {
@@ -62,9 +64,14 @@ export function createLocalTeams(
       departed: control.departed,
       onTrouble: control.onTrouble,
       tell: control.tell,
+      get isOver() {
+        return isOver;
+      },
       close: async () => {
         // Areas go when the last rank has left: until then others may still look at them.
-        if (control.leave()) for (const address of [...areas, ...extensions]) device.free(address);
+        if (!control.leave()) return;
+        isOver = true;
+        for (const address of [...areas, ...extensions]) device.free(address);
       },
     };
   };

@@ -26,13 +26,14 @@ export function areOthersAhead(team: Team, messages: MessagePool): boolean {
   );
 }
 
-/** Looks from time to time, until `found` is called or the returned function. */
+/** Looks from time to time, until `found` is called, the returned function, or the team is over. */
 export function watchForStragglers(team: Team, messages: MessagePool, found: () => void): () => void {
   if (!team.shared) return () => {};
   const timer = setInterval(() => {
-    if (!areOthersAhead(team, messages)) return;
+    const isOver = team.isOver === true;
+    if (!isOver && !areOthersAhead(team, messages)) return;
     clearInterval(timer);
-    found();
+    if (!isOver) found();
   }, LOOK_MS);
   timer.unref();
   return () => clearInterval(timer);

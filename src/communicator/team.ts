@@ -61,6 +61,8 @@ export interface Team {
   barrier(label: string): Promise<void>;
   /** A rank that has closed, where that can be known without asking: nothing can be done together any more. */
   departed?(): number | undefined;
+  /** Where ranks share a thread: all have left, and their memory is gone. */
+  readonly isOver?: boolean;
   /** Called when the team learns that a rank is gone or has given up, with the culprit and the reason. */
   onTrouble(listener: (trouble: Trouble, detail?: string) => void): void;
   /** Tells the others that this rank has given up. */

@@ -465,11 +465,14 @@ describe('a message that nobody', () => {
     }
   });
 
-  it('takes since its rank closes ends at once', async () => {
+  it.each([
+    ['begun', 30],
+    ['not begun yet', 0],
+  ])('takes since its rank closes ends at once, %s', async (_, ms) => {
     for (const call of ['send', 'recv'] as const) {
       const [a, b] = await createLocalCommunicators(2, { timeoutMs: 15_000 });
       const waiting = rejections([a![call](new Uint8Array(1_000_000), 1)]);
-      await new Promise((resolve) => setTimeout(resolve, 30));
+      if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
       await b!.close();
       expectError((await waiting)[0], { code: 'remoteError', rank: 1, words: [/rank 1 has closed/] });
       await a!.close();
