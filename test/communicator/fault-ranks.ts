@@ -1,6 +1,6 @@
 /** Starts ranks as real processes that can be killed (programs/fault-rank.mjs), and looks at what they leave behind. */
 import { type ChildProcess, fork } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect } from 'vitest';
 import { createUniqueId, formatUniqueId } from '#src/index.js';
@@ -31,6 +31,13 @@ interface Messages {
   unhandled: string;
 }
 
+/** Inodes of established TCP connections. */
+function connections(): Set<string> {
+  const lines = ['tcp', 'tcp6'].flatMap((file) => readFileSync(`/proc/net/${file}`, 'utf8').split('\n'));
+  const fields = lines.map((line) => line.trim().split(/\s+/));
+  return new Set(fields.filter(([, , , state]) => state === '01').map((parts) => parts[9]!));
+}
+
 export class FaultRank {
   readonly child: ChildProcess;
   readonly exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
@@ -54,6 +61,24 @@ export class FaultRank {
         });
       });
     });
+  }
+
+  /** Resolves when the process has a TCP connection. */
+  async connected(): Promise<void> {
+    const folder = `/proc/${this.child.pid}/fd`;
+    for (;;) {
+      const established = connections();
+      const sockets = readdirSync(folder).map((fd) => {
+        try {
+          return /^socket:\[(\d+)\]$/.exec(readlinkSync(`${folder}/${fd}`))?.[1];
+        } catch {
+          // Closed meanwhile.
+          return undefined;
+        }
+      });
+      if (sockets.some((inode) => inode !== undefined && established.has(inode))) return;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
   }
 
   #wake(): void {

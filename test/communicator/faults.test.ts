@@ -96,6 +96,8 @@ describe('a rank that is killed', () => {
 
   it('while the others wait for more ranks is named at once', async () => {
     const started = await ranks.start(4, 'loop', { form: 'async' }, {}, [0, 1, 2]);
+    // However long a process takes to start; then there is time to tell who it is.
+    await Promise.all(started.map((rank) => rank.connected()));
     await sleep(1200);
     const since = Date.now();
     started[1]!.child.kill('SIGKILL');
