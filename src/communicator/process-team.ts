@@ -12,6 +12,7 @@ import type { Bootstrap } from '../bootstrap/bootstrap.js';
 import { HostDevice, type PeerWindow } from '../device/host/host-device.js';
 import { canReadPeers, permitPeerReads } from '../device/host/peer-reads.js';
 import type { WaitPeer } from '../device/host/waiting.js';
+import { errorText } from '../errors/error-text.js';
 import { TuttiError } from '../errors/tutti-error.js';
 import { ownIdentity, type ProcessIdentity } from '../system/process-liveness.js';
 import { decodeAnnouncement, encodeAnnouncement } from '../system/shared-memory.js';
@@ -145,7 +146,7 @@ export async function openProcessTeam(bootstrap: Bootstrap, settings: Settings):
           }
         });
       } catch (error) {
-        problem = error instanceof Error ? error.message : String(error);
+        problem = errorText(error);
       }
     }
     const problems = await exchange<{ problem?: string; reads: boolean }>(bootstrap, 'windows', {

@@ -2,11 +2,13 @@
  * The thread of a rank's network proxy. It has an event loop of its own, so that data move while the rank's
  * main thread is blocked in an operation.
  */
+
 import { type MessagePort, workerData } from 'node:worker_threads';
 import type { RetryRule } from '../bootstrap/dial.js';
 import type { SocketAddress } from '../bootstrap/socket-address.js';
 import { DOORBELL, wakeDoorbell } from '../device/host/doorbell.js';
 import { DoorbellWatch } from '../device/host/doorbell-watch.js';
+import { errorText } from '../errors/error-text.js';
 import { type ErrorCode, TuttiError } from '../errors/tutti-error.js';
 import { libc } from '../system/libc.js';
 import { type CarriedNetwork, carrierStateOf } from '../transport/net/carried-network.js';
@@ -84,7 +86,7 @@ export type FromSocketProxy =
 
 function plainError(error: unknown): PlainError {
   if (!TuttiError.is(error)) {
-    return { code: 'systemError', message: error instanceof Error ? error.message : String(error) };
+    return { code: 'systemError', message: errorText(error) };
   }
   const { code, message, rank } = error;
   return { code, message, ...(rank === undefined ? {} : { rank }) };

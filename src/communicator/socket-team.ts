@@ -14,6 +14,7 @@ import { CONTROL_BYTES, ReceiverControl, SenderControl, STEPS } from '../collect
 import { DOORBELL_BYTES } from '../device/host/doorbell.js';
 import type { HostDevice } from '../device/host/host-device.js';
 import type { WaitPeer } from '../device/host/waiting.js';
+import { errorText } from '../errors/error-text.js';
 import { type ErrorCode, TuttiError } from '../errors/tutti-error.js';
 import { libc } from '../system/libc.js';
 import type { CarriedNetwork } from '../transport/net/carried-network.js';
@@ -76,9 +77,7 @@ async function together<T>(parts: SocketTeamParts, label: string, act: () => Pro
   try {
     own = { value: await act() };
   } catch (error) {
-    failure = TuttiError.is(error)
-      ? error
-      : new TuttiError('systemError', error instanceof Error ? error.message : String(error));
+    failure = TuttiError.is(error) ? error : new TuttiError('systemError', errorText(error));
     const { code, message, rank } = failure;
     own = { problem: { code, message, ...(rank === undefined ? {} : { rank }) } };
   }

@@ -2,6 +2,7 @@
  * Descriptors of virtual memory between the ranks of a team of processes: sent ahead of the message that tells of them,
  * later and again while the socket of a peer is full.
  */
+import { errorText } from '../../errors/error-text.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { DescriptorSocket } from '../../system/descriptor-socket.js';
 
@@ -36,7 +37,7 @@ export class HandlePost {
     try {
       this.#socket = new DescriptorSocket();
     } catch (error) {
-      this.#problem = error instanceof Error ? error.message : String(error);
+      this.#problem = errorText(error);
     }
   }
 

@@ -5,10 +5,12 @@
  * A call may name an allocation when all peers have answered that they have it. Virtual memory of other libraries, which a
  * peer may be unable to map, is named when all peers have mapped it, and copied through the areas otherwise.
  */
+
 import { MAP_SLOTS, mappedName, STAGED } from '../../collectives/gpu/names.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { ipcHandle, pointerFacts } from '../../device/cuda/device-memory.js';
 import { HeldRange } from '../../device/cuda/virtual-memory.js';
+import { errorText } from '../../errors/error-text.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { DescriptorSocket } from '../../system/descriptor-socket.js';
 import type { HandlePost } from './handle-post.js';
@@ -42,8 +44,6 @@ interface Extent {
 
 /** Memory of another library, as far as peers reach it. */
 type Adopted = Announced | { readonly refusal: string };
-
-const textOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 export class MappedMemory {
   readonly #device: CudaDevice;
@@ -196,7 +196,7 @@ export class MappedMemory {
     const { slot } = entry;
     this.#post.send(entry, descriptors, peers, {
       sent: (peer, token) => this.#messages!.send(peer, { type: 'mapPieces', slot, sizes, token }),
-      failed: (peer, error) => this.#answered(peer, { slot, refusal: textOf(error) }),
+      failed: (peer, error) => this.#answered(peer, { slot, refusal: errorText(error) }),
     });
     return entry;
   }
@@ -211,7 +211,7 @@ export class MappedMemory {
       try {
         adopted = this.#announceRange(address, bytes);
       } catch (error) {
-        adopted = { refusal: textOf(error) };
+        adopted = { refusal: errorText(error) };
       }
     }
     const key = `${address} ${bytes}`;

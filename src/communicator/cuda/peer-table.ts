@@ -3,11 +3,13 @@
  *
  * Each question of a peer is answered: what cannot be opened with the reason, what is taken back when it is closed.
  */
+
 import { MAP_SLOTS, mapTableBytes } from '../../collectives/gpu/names.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
 import { DeviceMemory, OpenedMemory } from '../../device/cuda/device-memory.js';
 import { Stream } from '../../device/cuda/stream.js';
 import { ImportedMemory } from '../../device/cuda/virtual-memory.js';
+import { errorText } from '../../errors/error-text.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { whenIdle } from './device-work.js';
 import type { HandlePost } from './handle-post.js';
@@ -17,8 +19,6 @@ import type { PeerMessage } from './peer-messages.js';
 type Opened = OpenedMemory | ImportedMemory | undefined;
 
 type Message<Type extends PeerMessage['type']> = Extract<PeerMessage, { type: Type }>;
-
-const textOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 export class PeerTable {
   readonly #device: CudaDevice;
@@ -69,7 +69,7 @@ export class PeerTable {
       this.#note(peer, slot, memory, memory?.address ?? address);
       return { type: 'mapped', slot };
     } catch (error) {
-      return { type: 'mapped', slot, problem: textOf(error) };
+      return { type: 'mapped', slot, problem: errorText(error) };
     }
   }
 
@@ -85,7 +85,7 @@ export class PeerTable {
       this.#note(peer, slot, memory, memory.address);
       return { type: 'mapped', slot };
     } catch (error) {
-      return { type: 'mapped', slot, refusal: textOf(error) };
+      return { type: 'mapped', slot, refusal: errorText(error) };
     }
   }
 

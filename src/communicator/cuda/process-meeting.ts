@@ -9,6 +9,7 @@
  *
  * After every step all hear what went wrong anywhere, so that all fail together and alike.
  */
+
 import type { Bootstrap } from '../../bootstrap/bootstrap.js';
 import type { AreaSizes } from '../../collectives/gpu/area.js';
 import type { CudaDevice } from '../../device/cuda/cuda-device.js';
@@ -16,6 +17,7 @@ import { CUDA, CudaResult } from '../../device/cuda/cuda-error.js';
 import { ipcHandle, OpenedMemory, RegisteredMemory } from '../../device/cuda/device-memory.js';
 import type { CudaDriver } from '../../device/cuda/driver.js';
 import type { HostDevice, PeerWindow } from '../../device/host/host-device.js';
+import { errorText } from '../../errors/error-text.js';
 import { TuttiError } from '../../errors/tutti-error.js';
 import { ownIdentity } from '../../system/process-liveness.js';
 import { decodeAnnouncement, encodeAnnouncement } from '../../system/shared-memory.js';
@@ -55,14 +57,12 @@ interface Opening extends Report {
   readonly apart?: boolean;
 }
 
-const textOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
-
 /** What `act` gives, or its error as a report. */
 function attempt<T>(act: () => T): T | Report {
   try {
     return act();
   } catch (error) {
-    return { problem: textOf(error), ...(TuttiError.is(error) ? { code: error.code } : {}) };
+    return { problem: errorText(error), ...(TuttiError.is(error) ? { code: error.code } : {}) };
   }
 }
 
@@ -234,7 +234,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
         }
         return undefined;
       } catch (error) {
-        return textOf(error);
+        return errorText(error);
       }
     };
     const noBoards = mapBoards();
@@ -299,7 +299,7 @@ export async function meetProcesses(bootstrap: Bootstrap, options: MeetingOption
           for (let peer = 0; peer < size; peer++) areas.push(openArea(peer));
           return {};
         } catch (error) {
-          return doesNotReach(error) ? { apart: true } : { problem: textOf(error) };
+          return doesNotReach(error) ? { apart: true } : { problem: errorText(error) };
         }
       };
       const openings = await exchange<Opening>(bootstrap, 'cuda opened', openAreas());

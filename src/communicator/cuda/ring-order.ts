@@ -5,6 +5,7 @@
 
 import type { AreaSizes } from '../../collectives/gpu/area.js';
 import type { RankOrders } from '../../collectives/gpu/call.js';
+import { errorText } from '../../errors/error-text.js';
 import { ncclBusId } from '../../topology/detect/bus-id.js';
 import { detectTopology } from '../../topology/detect/detect.js';
 import { liveMachine } from '../../topology/detect/machine.js';
@@ -28,7 +29,7 @@ export const detectedRings: FindRings = (busIds) => {
       ...(nvml === undefined ? {} : { nvmlP2p: (a: string, b: string) => p2pWorks(nvml, a, b) }),
     });
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
+    const text = errorText(error);
     return { reason: `the topology is not known (${text})` };
   }
 };
